@@ -11,15 +11,15 @@ import (
 	"sparrow/internal/unit"
 )
 
-// compilers limits the number of concurrent compilations of schemas and tools, so that compiling uses neither the cores
-// that compute tokens nor more memory than a few schemas need. Waiting requests take turns: first the oldest request of
-// each tenant, then the second request of each tenant; a source without a tenant counts as a tenant. The compiled
-// schemas of running and waiting requests are limited in bytes; one tenant may use half of the limit.
+// compilers limits the concurrent compilations of schemas and tools, so that compiling does not use the cores that
+// compute tokens, and little memory. Waiting requests are served round-robin by tenant: first the oldest request of
+// each tenant, then the second. A source without a tenant counts as a tenant. The bytes of compiled schemas of running
+// and waiting requests are limited; one tenant may use half of the limit.
 type compilers struct {
 	mu    sync.Mutex
 	free  int
 	queue []*compiling // tenants with waiting requests, in the order of their turns
-	most  int          // maximum of held, in bytes
+	most  int          // maximum of held, the bytes of compiled schemas
 	held  int
 	by    map[string]int // bytes held by each tenant
 }
@@ -100,7 +100,7 @@ func (c *compilers) enter(ctx context.Context, tenant string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.Index(own.turns, turn)
-	if at < 0 { // the request got its turn before ctx ended, so the turn passes to the next request
+	if at < 0 { // the request got its turn before ctx ended, so the next request gets the turn
 		c.pass()
 		return context.Cause(ctx)
 	}
@@ -116,7 +116,8 @@ func (c *compilers) leave() {
 	c.pass()
 }
 
-// pass starts the next waiting tenant, or keeps the turn for the next arrival. The caller holds mu.
+// pass gives the turn to the next waiting tenant. Without one, the next request to arrive gets the turn. The caller
+// holds mu.
 func (c *compilers) pass() {
 	if len(c.queue) == 0 {
 		c.free++

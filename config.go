@@ -24,8 +24,8 @@ import (
 type Config struct {
 	// Model is a checkpoint folder; empty means the built-in model.
 	Model string
-	// Source is a checkpoint that is already open, in place of Model; closing the engine closes it. A Source has no
-	// tokenizer, so requests and answers are token ids.
+	// Source is an open checkpoint, used instead of Model. Closing the engine closes it. A Source has no tokenizer, so
+	// requests and answers are token ids.
 	Source *family.Source
 	// Name is the model's name in the API; if empty, it is the folder's name.
 	Name string
@@ -44,13 +44,13 @@ type Config struct {
 	// Ranks times as many tokens. By default attention is divided by heads if the number of heads is a multiple of
 	// Ranks.
 	Attention plan.Division
-	// RankTimeout is the maximum time that a rank may stay at one operation while others wait for it; after it all
-	// ranks are lost. 0 means group.Timeout, a negative value no limit.
+	// RankTimeout is the maximum time that ranks wait for another rank in one operation. After this time the group of
+	// ranks fails and cannot be used again. 0 means group.Timeout, a negative value no limit.
 	RankTimeout time.Duration
-	// GPUs lists the GPUs of the ranks, one for each, in place of Ranks; a GPU that is listed twice has two ranks.
+	// GPUs lists the ordinal of the GPU of each rank, instead of Ranks. A GPU that is listed twice has two ranks.
 	GPUs   []int
 	Device int // ordinal of the GPU, if the kernels run on a GPU
-	// Limits makes that GPU behave like a smaller one; the zero value limits nothing.
+	// Limits limits the resources of that GPU, so that it behaves like a smaller one; the zero value limits nothing.
 	Limits kernel.Limits
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, aligned to cache lines, spread
 	// over memory nodes. It takes as much memory as the weights, and changes no answer. It is for a CPU: AutoKernels
@@ -71,8 +71,8 @@ type Config struct {
 	// changes no answer. The zero value drafts adaptively if the checkpoint has drafting layers.
 	Draft spec.Setting
 
-	// DraftAccept, if above 0, is the share of drafts that are accepted, whatever the model computes: answers are then
-	// meaningless. It is for benchmarks of models with random weights.
+	// DraftAccept, if above 0, is the share of drafts that are accepted regardless of the model's output. Answers are
+	// then meaningless. It is for benchmarks of models with random weights.
 	DraftAccept float64
 	// CacheTokens is the size of the cache, or of each rank's cache if ranks have their own pages; 0 sizes it by
 	// memory. It is rounded up to whole pages. A cache that does not fit the machine is refused.
@@ -80,49 +80,49 @@ type Config struct {
 	// ContextTokens is the maximum length of one sequence; 0 means the model's own limit, or the cache's if that is
 	// smaller.
 	ContextTokens int
-	// StepTokens is the maximum number of new tokens of one step; 0 means 512, on a GPU 8192.
+	// StepTokens is the maximum number of new tokens of one step; 0 means 512 on a CPU, 8192 on a GPU.
 	StepTokens int
-	// MaxRunning is the maximum number of sequences in a batch; 0 means 64, on a GPU 256. At most StepTokens sequences
-	// run, so that each sequence gets a token in every step.
+	// MaxRunning is the maximum number of sequences in a batch; 0 means 64 on a CPU, 256 on a GPU. It is limited by
+	// StepTokens, so that every sequence gets a token in each step.
 	MaxRunning int
 	// MaxQueue is the maximum number of waiting sequences; 0 means 2048 sequences.
 	MaxQueue int
 	// MaxStall is the maximum time that prompts may delay running streams: while streams run, prompts are divided into
 	// chunks whose size follows the measured times of steps, and on a CPU streams run between the operations of a
-	// chunk. 0 means 100 ms, on a GPU 50 ms; a negative value means no limit. It changes no answer.
+	// chunk. 0 means 100 ms on a CPU, 50 ms on a GPU; a negative value means no limit. It changes no answer.
 	MaxStall time.Duration
 	// NoReuse disables prefix reuse.
 	NoReuse bool
-	// NoGraphs runs every pass with plain launches, on a GPU that supports captured graphs. The watchdog then reports
-	// the stage of a pass. It changes no answer.
+	// NoGraphs runs every pass with plain kernel launches, even on a GPU that supports CUDA graphs. The watchdog then
+	// reports the stage of a pass. It changes no answer.
 	NoGraphs bool
-	// NoOverlap forms every batch after the previous one has ended, even on a GPU that can compute while the host forms
-	// the next batch. It changes no answer.
+	// NoOverlap forms every batch after the previous one has ended. Otherwise, on a GPU, the host forms the next batch
+	// while the GPU computes. It changes no answer.
 	NoOverlap bool
 	// Experts selects the memories that may hold experts, on a GPU; empty means ExpertsAuto.
 	Experts ExpertHomes
-	// DeviceMemory is the maximum GPU memory that is used if experts are split; 0 means all free memory.
+	// DeviceMemory is the maximum GPU memory, in bytes, that is used if experts are split; 0 means all free memory.
 	DeviceMemory int64
-	// ExpertUsage is a file with counts of how often rows choose each expert: it is read if it exists, and saved every
-	// minute and when the engine closes. Empty counts nothing.
+	// ExpertUsage is a file with counts of how often each expert was chosen. It is read if it exists, and written every
+	// minute and when the engine closes. If it is empty, nothing is counted.
 	ExpertUsage string
 	// PadStates pads decode batches of models with sequence states (DeepSeek-V4) on a GPU, so that batches of similar
-	// sizes share a captured graph. It changes no answer.
+	// size can use the same CUDA graph. It changes no answer.
 	PadStates bool
 	// RecordBytes is the maximum size of the recorded rows of one request (Request.Record), in bytes as they are sent;
-	// 0 means 64 MiB. With a negative value nothing is recorded or replayed, and passes allocate no memory for records.
+	// 0 means 64 MiB. A negative value disables recording and replay, and saves their memory.
 	RecordBytes int64
 	// Tiers configures the storage of prefix cache pages outside the device: in host memory, in files, in a store that
 	// servers share.
 	Tiers tier.Options
-	// PlanHistory is the number of plans that are kept for inspection; 0 means 64.
+	// PlanHistory is the number of recent plans that Plans returns; 0 means 64.
 	PlanHistory int
 
-	// SelfTest selects when the forms of attention are compared on the weights before the engine opens; a difference is
+	// SelfTest selects when Open compares the attention kernels with each other on the model's weights. A difference is
 	// an error that wraps ErrSelfTest.
 	SelfTest SelfTest
-	// Watchdog is the maximum time of one forward pass: after it the current operation is logged, and reported in
-	// Stats.Device. 0 means a minute, a negative value disables the watchdog.
+	// Watchdog is the maximum time of one forward pass. If a pass takes longer, its current operation is logged and
+	// reported in Stats.Device. 0 means a minute, a negative value disables the watchdog.
 	Watchdog time.Duration
 
 	// CacheEvents, if set, is called by the engine's goroutine when pages of the prefix cache become reusable or stop
@@ -134,28 +134,28 @@ type Config struct {
 	// PromptsOnly opens a model for plain prompts: if its chat template cannot be parsed, Open succeeds and chat
 	// requests fail.
 	PromptsOnly bool
-	// ControlTokens allows control tokens in messages and tools of chats: <｜User｜> in a message begins a turn. Without
-	// it, text that is spelled like a control token is plain text, except in an assistant message that the model
-	// continues. Plain text prompts may contain control tokens in any case.
+	// ControlTokens makes control tokens that are spelled in messages and tools effective: <｜User｜> in a message begins
+	// a turn. Otherwise they are plain text, except in an assistant message that the model continues. In prompts that
+	// are not chats, control tokens are always effective.
 	ControlTokens bool
-	// Log receives the engine's messages; nil discards them.
+	// Log receives the engine's log records; nil discards them.
 	Log *slog.Logger
-	// Warn is called with the reason why an existing GPU is not used (AutoKernels); nil logs it.
+	// Warn is called with the reason why an existing GPU is not used (AutoKernels); if nil, the reason is logged.
 	Warn func(text string)
 	// OnLoad is called as weights load, with the number of bytes loaded so far and the total.
 	OnLoad func(done, total int64)
 	// Substitute, if set, returns the model that runs instead of the loaded one, with the same tokenizer and chat
-	// format: for example one that plays scripted replies, for tests of clients (internal/sim/script).
+	// format. Tests of clients use a model with scripted replies (internal/sim/script).
 	Substitute func(loaded model.Model) (model.Model, error)
 
-	defaults []string // values that the device chose, each as a flag of the command line
+	defaults []string // defaults that depend on the device, each as a flag of the command line
 	placed   string   // description of the placement that ExpertsAuto chose on a GPU
 	reserved int64    // bytes of device memory reserved for scratch of operations and for graphs
 	usage    *usage.Table
 }
 
-// Limits of Config. They prevent integer overflow in sums of sizes and keep the number of threads within the limits of
-// operating systems; the cache is limited by memory instead.
+// Limits of Config. They prevent integer overflow in sums of sizes, and more threads than operating systems allow.
+// CacheTokens is limited by memory instead.
 const (
 	// MaxWorkers is the maximum number of CPU threads.
 	MaxWorkers = 4096
@@ -171,7 +171,7 @@ func negative(name string, v int64) error {
 	return fmt.Errorf("%s is %d, want 0 (the default) or more", name, v)
 }
 
-// Validate returns an error that lists all problems.
+// Validate returns an error that lists all invalid fields, or nil.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, f := range []struct {

@@ -11,14 +11,15 @@ import (
 	"sparrow/weight"
 )
 
-// searchTime is the maximum time that a failed request waits for the search for its cause.
+// searchTime is the maximum time that a failed request waits for the search of damage.
 const searchTime = 3 * time.Second
 
 // ErrDamaged means that a weight of the checkpoint is NaN or infinite.
 var ErrDamaged = errors.New("sparrow: the checkpoint is damaged")
 
-// damage explains requests that failed because of NaN: it searches the checkpoint once for a weight that is not finite,
-// and adds the tensor and element to the error. Large checkpoints are searched only in part, small tensors first.
+// damage returns a function that explains requests that failed because of NaN. It searches the checkpoint once for a
+// weight that is not finite, and adds the tensor and element to the error. Large checkpoints are searched only in part,
+// small tensors first.
 func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 	search := sync.OnceValue(func() error {
 		found, all := w.FindNotFinite(searchTime)

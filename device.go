@@ -11,22 +11,22 @@ import (
 	"sparrow/plan"
 )
 
-// AutoKernels leaves the choice of the device to Open: a GPU if there is one that can run the model, else the CPU.
+// AutoKernels makes Open choose the device: a GPU if there is one that can run the model, else the CPU.
 const AutoKernels = device.AutoKernels
 
 // ExpertHomes selects the memories that may hold the experts of a model.
 type ExpertHomes = device.ExpertHomes
 
-// Memories that may hold experts.
+// Values of [ExpertHomes].
 const (
 	ExpertsAuto     = device.ExpertsAuto     // the default: ExpertsOnDevice if the model fits, else ExpertsSplit
 	ExpertsOnDevice = device.ExpertsOnDevice // all experts are in device memory; a model that does not fit is refused
-	// ExpertsSplit places as many experts as fit in device memory, those chosen most often first; the other experts are
-	// in host memory.
+	// ExpertsSplit places as many experts as fit in device memory, in the order of how often they are chosen; the other
+	// experts are in host memory.
 	ExpertsSplit  = device.ExpertsSplit
 	ExpertsOnHost = device.ExpertsOnHost // all experts are in host memory
-	// ExpertsMove places experts like ExpertsSplit; between steps it also moves to the device the experts that rows
-	// chose most often recently. The arithmetic of a row then changes over time.
+	// ExpertsMove places experts like ExpertsSplit; between steps it also moves recently chosen experts to device
+	// memory. The arithmetic of a row then changes over time.
 	ExpertsMove = device.ExpertsMove
 )
 
@@ -46,7 +46,7 @@ func (c *Config) sharing(rank int) int64 {
 	return max(n, 1)
 }
 
-// devices holds the devices that a model runs on.
+// devices holds the devices of a model, with functions for its weights.
 type devices struct {
 	kernel.Machine
 	// load places the weights of a model in the memory of the devices.

@@ -16,28 +16,27 @@ var ErrQueueFull = engine.ErrQueueFull
 // or those of one tenant use half of it; try again later.
 var ErrSchemaMemory = errors.New("sparrow: compiled schemas use too much memory")
 
-// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
-// names the field.
+// ErrRequest is wrapped by errors about an invalid request, for which nothing was computed. A RequestError names the
+// field.
 var ErrRequest = engine.ErrRequest
 
-// ErrContext means that a prompt, or the answer requested after it, does not fit in the context. The RequestError that
-// also wraps it names the field.
+// ErrContext means that a prompt, or a prompt and its answer, does not fit in the context. A RequestError that wraps it
+// names the field.
 var ErrContext = engine.ErrContext
 
-// ErrStep means that the model failed on this request only; others were not affected.
+// ErrStep means that the forward pass of this request failed; other requests were not affected.
 var ErrStep = engine.ErrStep
 
-// ErrSelfTest means that the self-test found wrong results on the device; the engine does not open.
+// ErrSelfTest means that the self-test found wrong results on the device. Open returns it.
 var ErrSelfTest = engine.ErrSelfTest
 
-// ErrAsleep means that the engine has released its memory, or is loading other weights; it accepts no requests until it
-// wakes up.
+// ErrAsleep means that the engine is asleep or loading other weights. It accepts no requests until it is woken up.
 var ErrAsleep = errors.New("sparrow: the engine is asleep")
 
-// ErrDevice means that the device can no longer be used: all its requests have failed, and no new request is accepted.
+// ErrDevice means that the device failed. All running requests fail, and no new request is accepted.
 var ErrDevice = engine.ErrDevice
 
-// ErrUndecided means that Resolve cannot decide before the model is open.
+// ErrUndecided means that Resolve needs information that is only known after the model was opened.
 var ErrUndecided = errors.New("sparrow: this cannot be resolved before the model is open")
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only prompts of token ids are accepted.

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel"
 )
 
-// fitting determines whether a model fits a device, and where its experts are placed.
+// fitting checks whether a model fits a device, and places its experts.
 type fitting struct {
 	registry *kernel.Registry
 	config   Config
@@ -18,10 +18,10 @@ type fitting struct {
 
 	reserved int64                 // bytes of device memory reserved for scratch of operations and for graphs
 	placed   *device.PlacedExperts // nil if all experts are on the device
-	chosen   string                // placement that ExpertsAuto chose, and the reason
+	chosen   string                // description of the placement that ExpertsAuto chose, with the reason
 }
 
-// on decides the placement of experts on a device, or on one rank of several, and returns an error if the model does
+// on chooses the placement of experts for a device, or for one of several ranks. It returns an error if the model does
 // not fit.
 func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
 	c, p := f.config, f.parts
@@ -30,7 +30,7 @@ func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
 	switch {
 	case c.Experts.Split():
 		return f.place(dev, c.Experts)
-	// Experts are split even if the model would fit, so that the cache stays below the limit of GPU memory.
+	// Experts are split even if the model fits the GPU, because --gpu-memory also limits the cache.
 	case auto && gpu && c.DeviceMemory > 0:
 		if err := f.place(dev, ExpertsSplit); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
 	return nil
 }
 
-// place chooses a memory for each expert.
+// place chooses device memory or host memory for each expert.
 func (f *fitting) place(dev kernel.Device, homes ExpertHomes) (err error) {
 	f.placed, err = device.PlaceExperts(f.registry, f.parts.source, dev, f.config.experts(dev, f.parts, homes))
 	if err == nil {
@@ -72,14 +72,14 @@ func (f *fitting) place(dev kernel.Device, homes ExpertHomes) (err error) {
 	return err
 }
 
-// explain records how ExpertsAuto divided the experts, and why.
+// explain records the placement that ExpertsAuto chose, and the reason.
 func (f *fitting) explain(why string) {
 	x := f.placed.Choice
 	f.chosen = fmt.Sprintf("%d of %d on the GPU, the others in host memory, which takes %s: %s (--experts auto)",
 		x.Resident, x.Experts, unit.Bytes(x.HostBytes), why)
 }
 
-// experts returns the inputs for placing experts in the memory of a device and of the host.
+// experts returns the inputs of the placement of experts for a device.
 func (c Config) experts(dev kernel.Device, p *parts, homes ExpertHomes) device.ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return device.ExpertRequest{Homes: homes, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
@@ -88,8 +88,8 @@ func (c Config) experts(dev kernel.Device, p *parts, homes ExpertHomes) device.E
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 
-// besideExperts returns the configuration with a limited cache if no cache size is set: otherwise the cache would take
-// all device memory and leave none for experts.
+// besideExperts returns the configuration with a cache size. Without one the cache would take all device memory and
+// leave none for experts.
 func (c Config) besideExperts() Config {
 	if c.CacheTokens == 0 {
 		c.CacheTokens = device.SplitCache

@@ -27,8 +27,8 @@ type Answer struct {
 	Matched  string
 }
 
-// Generate runs a request to its end. An error of any choice is an error of the whole request; if ctx ends first, the
-// error is the cause of ctx.
+// Generate runs a request to its end. If any choice fails, the request fails. If ctx ends first, the error is the cause
+// of ctx.
 func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 	s, err := e.Stream(ctx, r)
 	if err != nil {
@@ -37,7 +37,7 @@ func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 	return s.whole(ctx)
 }
 
-// whole reads a stream to its end.
+// whole reads all events of a stream and returns the response.
 func (s *Stream) whole(ctx context.Context) (*Response, error) {
 	var err error
 	out := &Response{Choices: make([]Answer, s.job.Choices())}

@@ -14,13 +14,12 @@ import (
 	"sparrow/toolcall"
 )
 
-// guide compiles the format and tools of a request into the constraints for sampling. If a tool call is required, the
-// format is ignored, because the call's arguments are the answer.
+// guide compiles the response format and tools of a request to constraints for sampling. If a tool call is required,
+// the format is ignored, because the call's arguments are the answer.
 func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.Guide, error) {
 	g := engine.Guide{ReasoningEnd: -1}
 	if r.Chat != nil && !r.Chat.OffersTools() {
-		// A model that was trained to call tools may begin a call although no tool was offered; the caller could not
-		// run that call.
+		// Without offered tools the markers of calls are masked, because the client could not run a call.
 		g.NoCalls = e.noCalls
 	}
 	if r.MaxReasoning > 0 && reasoning {
@@ -83,7 +82,7 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 	return g, nil
 }
 
-// guideBytes returns the memory of a compiled guide.
+// guideBytes returns the bytes of the compiled grammars of a guide.
 func guideBytes(g *engine.Guide) (n int) {
 	if g.Document != nil {
 		n = g.Document.Bytes()
@@ -94,7 +93,8 @@ func guideBytes(g *engine.Guide) (n int) {
 	return n
 }
 
-// compile compiles the constraint of a guide: optional or required calls, or otherwise the document of the format.
+// compile adds the constraint to a guide: the rules of optional or required calls, or the grammar of the response
+// format.
 func (e *Engine) compile(g *engine.Guide, r *Request, demand, reasoning bool) (err error) {
 	switch {
 	case demand || r.Format.Kind == FormatFree:
@@ -111,7 +111,7 @@ func (e *Engine) compile(g *engine.Guide, r *Request, demand, reasoning bool) (e
 	return err
 }
 
-// ignoredBy returns the schema keywords that a guide does not enforce.
+// ignoredBy returns the schema keywords that the constraints do not enforce.
 func ignoredBy(g *engine.Guide) []Ignored {
 	var list []Ignored
 	if g.Document != nil {
@@ -127,8 +127,8 @@ func ignoredBy(g *engine.Guide) []Ignored {
 	return list
 }
 
-// callRules prepares the tools of a chat; it returns nil if the calls of the chat format cannot be constrained and no
-// call is required.
+// callRules compiles the tools of a chat. It returns nil if the chat format has no syntax of calls that can be
+// constrained, and no call is required.
 func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.Rules, error) {
 	var syntax chat.CallSyntax
 	caller, ok := e.format.(chat.Caller)
@@ -164,8 +164,8 @@ func (e *Engine) reasoningEnd() (int32, error) {
 			"turn thinking off"}
 }
 
-// prepareCalls finds the markers of tool calls that are single tokens, and a mask that excludes these tokens. Both
-// results are nil for chat formats without such markers.
+// prepareCalls sets the markers of tool calls that are single tokens, and a mask without these tokens. Both stay nil if
+// the chat format has no such markers.
 func (e *Engine) prepareCalls(t *tokenizer.Tokenizer) {
 	caller, ok := e.format.(chat.Caller)
 	if !ok {

@@ -10,13 +10,13 @@ import (
 	"sparrow/weight"
 )
 
-// readAtOnce is the maximum number of bytes of weights that are read when an engine opens, if their digest is not
-// stored: this takes a fraction of a second. Larger weights are read while the engine serves requests.
+// readAtOnce is the maximum number of bytes of weights that are read when an engine opens, if no file contains their
+// digest: reading them takes a fraction of a second. Larger weights are read while the engine serves requests.
 const readAtOnce = 256 << 20
 
-// nameWeights returns the identities of the weights, by which cached pages outside the device are found. The set of
-// experts that the CPU computes is part of each identity, because it changes rounding. All weights are read only if
-// leave is set, that is if pages leave the process.
+// nameWeights returns identifiers of the weights, which are part of the keys of cached pages outside the device. They
+// include the set of experts that the CPU computes, because it changes rounding. All weights are read only if leave is
+// set: pages then leave the process.
 func nameWeights(w *weight.Checkpoint, placed *device.PlacedExperts, leave bool, log *slog.Logger) tier.Weights {
 	out := tier.Weights{Sampled: placed.Identity(w.Fingerprint()),
 		Local: placed.Identity(tier.Fingerprint(w.LocalFingerprint()))}

@@ -2,51 +2,51 @@ package sparrow
 
 import "sparrow/engine"
 
-// Descriptions of the engine and of a request; package engine sets their fields.
+// Descriptions of the engine and of requests, defined in package engine.
 type (
 	// Info describes an open engine; it does not change.
 	Info = engine.Info
-	// Memory holds the sizes of weights, cache and passes at start, in bytes.
+	// Memory holds the bytes of weights, cache and scratch memory when the engine opened.
 	Memory = engine.Memory
-	// Stats is a snapshot of an engine. Counters only grow.
+	// Stats is a snapshot of an engine's counters and gauges. Counters never decrease.
 	Stats = engine.Stats
-	// DraftCount counts the drafts at one position of their chains that were compared with the target's token, and how
-	// many drafts were equal to that token.
+	// DraftCount counts, for one position of the draft chain, the drafts that were verified and those that were
+	// accepted.
 	DraftCount = engine.DraftCount
-	// GraphCount counts passes that ran from captured graphs.
+	// GraphCount counts the passes that ran as captured CUDA graphs.
 	GraphCount = engine.GraphCount
-	// PlanCount is the number of rows that ran in one kind of segment.
+	// PlanCount is the number of rows that one kind of plan segment computed.
 	PlanCount = engine.PlanCount
-	// PlanRecord is one forward pass of the recent past.
+	// PlanRecord describes one recent forward pass.
 	PlanRecord = engine.PlanRecord
 	// Usage counts the tokens of a request.
 	Usage = engine.Usage
-	// Score selects the given tokens that get log probabilities.
+	// Score selects the prompt tokens whose log probabilities are returned.
 	Score = engine.Score
-	// Record selects the data that is recorded for a request's rows.
+	// Record selects what is recorded for a request: selected keys, chosen experts, and for which rows.
 	Record = engine.Record
 	// Trace describes how a request was processed: plans, prefix matches and times.
 	Trace = engine.Trace
-	// TierStats holds the counters of pages outside the device and of their reuse.
+	// TierStats holds the counters of pages in host memory, files and stores, and of their reuse.
 	TierStats = engine.TierStats
-	// Restored describes the pages that tiers returned for a sequence.
+	// Restored counts the pages that were read from tiers for a sequence.
 	Restored = engine.Restored
-	// PlanUse is a plan and the number of passes that ran this request with it.
+	// PlanUse is a plan and the number of forward passes of this request that used it.
 	PlanUse = engine.PlanUse
-	// SelfTest selects when an engine compares the forms of attention on its weights before it opens.
+	// SelfTest selects when Open compares the attention kernels with each other on the model's weights.
 	SelfTest = engine.SelfTest
 	// Finish is the reason why a choice ended.
 	Finish = engine.Finish
 )
 
-// The rows that a Record may select.
+// Values of Record.Rows.
 const (
 	RecordOutput = engine.RecordOutput // rows that produce the answer's tokens
 	RecordAll    = engine.RecordAll    // rows of the prompt and of the answer
 	RecordRange  = engine.RecordRange  // rows at positions Record.From to Record.To
 )
 
-// The ways a choice ends.
+// Values of [Finish].
 const (
 	FinishStop      = engine.FinishStop      // an end-of-sequence token, a stop string or a stop token was found
 	FinishLength    = engine.FinishLength    // MaxTokens tokens were generated, or the context is full

@@ -28,7 +28,7 @@ import (
 	"sparrow/toolcall"
 )
 
-// Defaults of Config.
+// Default values of Config.
 const (
 	defaultMaxRunning  = 64
 	gpuMaxRunning      = 256
@@ -39,16 +39,16 @@ const (
 	defaultWatchdog    = time.Minute
 )
 
-// parts holds the parts of a checkpoint.
+// parts holds a checkpoint: weights and config, tokenizer, chat format.
 type parts struct {
 	source          *family.Source
 	tokenizer       *tokenizer.Tokenizer // nil if the checkpoint has no tokenizer
 	tokenizerConfig []byte
 	generation      []byte
-	encoder         string // source text of the release's own prompt encoder; empty if it has none
+	encoder         string // text of the Python file that renders prompts, if the release has one
 }
 
-// Open loads a model and starts the engine's loop.
+// Open loads a model and starts the engine.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	e, err := assemble(ctx, c)
 	if err != nil {
@@ -61,7 +61,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	return e, nil
 }
 
-// assemble makes an engine whose loop does not run yet. If it fails, it closes everything that it opened.
+// assemble returns an engine whose loop does not run yet. After an error, everything that it opened is closed.
 func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -100,15 +100,16 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	return e, nil
 }
 
-// leaveOut removes the drafting layers from the source if no pass will run them, so that their weights are not loaded.
+// leaveOut removes the drafting layers from the source if the configuration does not use them, so that their weights
+// are not loaded.
 func (c Config) leaveOut(s *family.Source) {
 	if c.Draft == spec.Off() {
 		s.DropDrafts()
 	}
 }
 
-// begin opens the device, loads the weights and makes a core whose loop does not run yet. It returns the core and the
-// configuration with the defaults of the device.
+// begin opens the device, loads the weights and creates the core (engine.Engine), whose loop does not run yet. It also
+// returns the configuration with the defaults for the device.
 func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err error) {
 	var nodes *numa.Machine
 	if c.NUMA {
@@ -146,7 +147,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	return &running{core, dev}, c, nil
 }
 
-// newCore makes a core for a loaded model. placed is the placement of its experts if they are not all on its device.
+// newCore returns a core for a loaded model. placed holds the experts in host memory; it is nil if there are none.
 func newCore(c Config, p *parts, m model.Model, placed *device.PlacedExperts) (*engine.Engine, error) {
 	ec := c.engine(p)
 	if placed != nil && placed.Movable {
@@ -158,14 +159,14 @@ func newCore(c Config, p *parts, m model.Model, placed *device.PlacedExperts) (*
 	return engine.New(m, ec)
 }
 
-// abandon closes a core whose loop never ran, and the device of that core.
+// abandon closes a core whose loop has not run, and its device.
 func (r *running) abandon() error {
 	go r.core.Run()
 	r.core.Close(context.Background())
 	return r.dev.Close()
 }
 
-// openDevices opens the device, or one for each rank, and returns the configuration with the defaults of the device.
+// openDevices opens the device, or one per rank. It also returns the configuration with the defaults for the device.
 func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (devices, Config, error) {
 	if len(c.GPUs) == 1 {
 		c.Device = c.GPUs[0]
@@ -204,7 +205,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 	return placedOn(dev, fit.placed), c.besideExperts(), nil
 }
 
-// load reads the weights. ctx is checked after reading: a model whose caller has cancelled is not kept.
+// load loads the weights. If ctx was cancelled meanwhile, it releases the model and returns an error.
 func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, error) {
 	total, done := p.source.Weights.Bytes(), int64(0)
 	m, err := dev.load(p.source, func(name string) {
@@ -241,7 +242,7 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	// Policy.Running describes the load that the user configured, so defaults that the device adds are left out.
+	// Policy.Running is the load that the user configured, without the device's defaults, which are set below.
 	c.Policy.Running = c.MaxRunning
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
@@ -263,7 +264,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// onDevice sets the unset fields whose defaults depend on the device, and records these values.
+// onDevice sets unset fields to the defaults for the device, and records which fields it set.
 func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	arch, running, stall := plan.CPU, defaultMaxRunning, defaultMaxStall
 	if dev.Hardware().Arch != "cpu" {
@@ -288,7 +289,7 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	return c
 }
 
-// engine returns the configuration of the engine's core for a checkpoint.
+// engine returns the configuration of the core.
 func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, DraftAccept: c.DraftAccept, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
@@ -343,8 +344,8 @@ func readParts(dir string) (*parts, error) {
 	return p, err
 }
 
-// readEncoder returns the text of the Python file that renders prompts in a DeepSeek-V4 release, or an empty string if
-// there is no such file. The text is searched for names that distinguish releases; it is never executed.
+// readEncoder returns the text of the Python file that renders prompts in a DeepSeek-V4 release, or "" if there is
+// none. The text is only searched for names that distinguish releases; it is never run.
 func readEncoder(dir string) (string, error) {
 	text, err := textfile.Optional(filepath.Join(dir, "encoding", "encoding_dsv4.py"), textfile.Config)
 	if err != nil {
@@ -353,7 +354,7 @@ func readEncoder(dir string) (string, error) {
 	return string(text), nil
 }
 
-// readGGUF opens a GGUF file, which also contains the vocabulary and the chat template.
+// readGGUF opens a GGUF file, which contains weights, vocabulary and chat template.
 func readGGUF(path string) (*parts, error) {
 	f, err := llamacpp.Open(path)
 	if err != nil {
@@ -369,7 +370,7 @@ func readGGUF(path string) (*parts, error) {
 	return p, err
 }
 
-// checkPacking returns an error if packed weights (Pack or NUMA) do not fit in the memory of the machine.
+// checkPacking returns an error if the machine has too little memory for packed copies of the weights (Pack or NUMA).
 func checkPacking(c Config, weights int64) error {
 	if !c.Pack {
 		return nil

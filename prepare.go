@@ -11,8 +11,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// prepare converts a request to token ids and a guide, or refuses it with an error that names the field. It also
-// reports whether the reply begins inside reasoning.
+// prepare converts a request to token ids and constraints, or returns an error that names the invalid field. reasoning
+// reports whether the reply begins inside a reasoning block.
 func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, reasoning bool, err error) {
 	if reflect.ValueOf(r.Sampling).IsZero() {
 		r.Sampling = sample.Default()
@@ -45,13 +45,13 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, r
 	return out, reasoning, nil
 }
 
-// skipInReply reports whether a token is not part of the text of a chat's reply: special tokens, except for the markers
-// that the parser of replies needs.
+// skipInReply reports whether a token is omitted from the text of a chat's reply: it is special, and not a marker that
+// the parser of replies needs.
 func (e *Engine) skipInReply(id int32) bool {
 	return e.tok.IsSpecial(id) && !slices.Contains(e.replyMarkers, id)
 }
 
-// encode returns the prompt's token ids, and whether it ends inside reasoning.
+// encode returns the prompt's token ids, and whether the prompt ends inside a reasoning block.
 func (e *Engine) encode(r *Request) (prompt []int32, reasoning bool, err error) {
 	switch {
 	case r.Chat != nil && r.Prompt == "" && r.Tokens == nil:

@@ -10,8 +10,8 @@ import (
 	"sparrow/plan"
 )
 
-// Resolve returns the configuration that Open would choose for the model and the device, without loading weights. If
-// several devices share the model it returns ErrUndecided, because their division is known only when they are open.
+// Resolve returns the configuration that Open would choose for the model and the device, without loading weights. For
+// several devices it returns ErrUndecided, because how they share the model is known only after they were opened.
 func Resolve(c Config) (_ plan.Config, err error) {
 	if err := c.Validate(); err != nil {
 		return plan.Config{}, err

@@ -7,17 +7,16 @@ import (
 	"sparrow/sample"
 )
 
-// Continuations are texts that may follow a prompt, as tokens. A text may be encoded differently after a prompt than
-// alone: a continuation starts at the first token where the encoding of prompt and text together differs from the
+// Continuations are texts that may follow a prompt, as tokens. Prompt and text are encoded together, because a text may
+// be encoded differently after a prompt than alone. A continuation starts at the first token that differs from the
 // encoding of the prompt.
 type Continuations struct {
-	Prompt []int32   // common tokens at the start of all encodings
-	Rest   [][]int32 // tokens of each continuation after Prompt
-	Skip   []int     // number of tokens at the start of each Rest that still belong to the prompt
+	Prompt []int32   // tokens at the start of all encodings
+	Rest   [][]int32 // [continuations] tokens after Prompt
+	Skip   []int     // [continuations] number of first tokens of Rest that belong to the prompt
 }
 
-// NewContinuations makes continuations from the token ids of the prompt, and of the prompt followed by each
-// continuation.
+// NewContinuations takes the token ids of the prompt, and of the prompt followed by each continuation.
 func NewContinuations(prompt []int32, whole [][]int32) (*Continuations, error) {
 	c := &Continuations{}
 	shared := len(prompt)
@@ -51,15 +50,15 @@ func sharedTokens(a, b []int32) int {
 	return n
 }
 
-// Request requests the log probabilities of the continuations, with top alternatives for each token. The continuations
-// are choices of one request, so that the prompt is computed once.
+// Request returns a request for the log probabilities of the continuations, with top alternatives per token. Each
+// continuation is a choice of this request, so that the prompt is computed once.
 func (c *Continuations) Request(top int) Request {
 	return Request{Tokens: c.Prompt, Sampling: sample.Default(),
 		Score: &Score{From: len(c.Prompt), Top: max(top, 1), Continuations: c.Rest}}
 }
 
-// Scored selects the tokens of continuation i from all scored tokens. It returns these tokens, the sum of their log
-// probabilities, and whether each of them is the most probable token at its position.
+// Scored returns the tokens of continuation i among all scored tokens of its choice, the sum of their log
+// probabilities, and whether each is the most probable token at its position.
 func (c *Continuations) Scored(i int, all []Token) (tokens []Token, logprob float64, greedy bool) {
 	tokens, greedy = all[c.Skip[i]:], true
 	for j := range tokens {
@@ -69,7 +68,7 @@ func (c *Continuations) Scored(i int, all []Token) (tokens []Token, logprob floa
 	return tokens, logprob, greedy
 }
 
-// EncodeContinuations encodes a prompt and the texts that may follow it.
+// EncodeContinuations encodes a prompt followed by each of the texts.
 func EncodeContinuations(encode func(text string) ([]int32, error), prompt string, texts []string) (*Continuations,
 	error) {
 	first, err := encode(prompt)

@@ -9,9 +9,9 @@ import (
 	"runtime/debug"
 )
 
-// Sleep releases the memory of the device: cache, weights and passes. Running requests end first, or fail with
-// ErrClosed if abort is set or ctx ends. New requests are refused with ErrAsleep. Files of the checkpoint stay mapped,
-// so that waking up reads them from memory if the system kept them. Cached pages on a disk or in a store are kept too.
+// Sleep releases the device memory of cache, weights and passes. Running requests complete first, or fail with
+// ErrClosed if abort is true or ctx ends. New requests fail with ErrAsleep. Files of the checkpoint stay mapped, so
+// that Wake may read them from the page cache. Cached pages on disk and in a store are kept.
 func (e *Engine) Sleep(ctx context.Context, abort bool) error {
 	e.change.Lock()
 	defer e.change.Unlock()
@@ -24,7 +24,7 @@ func (e *Engine) Sleep(ctx context.Context, abort bool) error {
 	return nil
 }
 
-// Wake undoes Sleep: it loads the weights and starts with an empty cache. It does nothing while the engine is awake.
+// Wake loads the weights again and starts with an empty cache. It does nothing unless the engine is asleep.
 func (e *Engine) Wake(ctx context.Context) error {
 	e.change.Lock()
 	defer e.change.Unlock()
@@ -34,10 +34,10 @@ func (e *Engine) Wake(ctx context.Context) error {
 	return e.start(ctx, e.parts)
 }
 
-// UpdateWeights loads the weights of another checkpoint of the same shape, between steps. Running requests end first
-// with the old weights, or fail if abort is set or ctx ends; until the new weights are loaded, requests are refused
-// with ErrAsleep. Nothing that was computed with the old weights is reused. If the new weights cannot be used, the old
-// weights stay, with an empty cache. A sleeping engine stays asleep and wakes up with the new weights.
+// UpdateWeights loads the weights of another checkpoint with the same shape. Running requests complete first, or fail
+// if abort is true or ctx ends. Until the new weights are loaded, requests fail with ErrAsleep. The cache is emptied.
+// If the new weights cannot be used, the old ones are loaded again. A sleeping engine stays asleep; Wake then loads the
+// new weights.
 func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) error {
 	e.change.Lock()
 	defer e.change.Unlock()
@@ -48,7 +48,7 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 	if err != nil {
 		return err
 	}
-	// The tokenizer and chat format stay: only weights are new.
+	// The tokenizer and chat format are not replaced.
 	p.tokenizer, p.tokenizerConfig, p.generation = e.parts.tokenizer, e.parts.tokenizerConfig, e.parts.generation
 	if !reflect.DeepEqual(p.source.Model, e.parts.source.Model) {
 		return errors.Join(fmt.Errorf("%w: the config.json of the checkpoint in %s differs from that of the served "+
@@ -74,14 +74,14 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 	return old.source.Close()
 }
 
-// ended returns a context that has ended.
+// ended returns a cancelled context.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// stop ends the core and releases its memory. The caller holds change.
+// stop closes the core and releases its memory. The caller holds change.
 func (e *Engine) stop(ctx context.Context) error {
 	e.mu.Lock()
 	r := e.running
@@ -92,18 +92,18 @@ func (e *Engine) stop(ctx context.Context) error {
 	}
 	r.core.Close(ctx)
 	e.mu.Lock()
-	e.last = r.core.Stats() // includes the counters of requests that ended while the core closed
+	e.last = r.core.Stats() // includes requests that ended while the core closed
 	e.last.Asleep = !e.closed
 	e.mu.Unlock()
 	if l := e.cfg.CacheEvents; l != nil {
-		l.Cleared() // called here because the loop, which otherwise reports changes, has ended
+		l.Cleared() // the core's loop has ended, so it does not report this
 	}
 	err := r.dev.Close()
 	debug.FreeOSMemory()
 	return err
 }
 
-// start makes a core for the weights of a checkpoint and runs it. The caller holds change.
+// start creates a core for the weights of a checkpoint and runs its loop. The caller holds change.
 func (e *Engine) start(ctx context.Context, p *parts) error {
 	r, _, err := begin(ctx, e.asked, p)
 	if err != nil {

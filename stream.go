@@ -12,32 +12,31 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Stream is the answer to one request as it is generated. One goroutine reads it; Close may be called from any
-// goroutine.
+// Stream returns the events of one request. Only one goroutine may read it; Close is safe for concurrent use.
 type Stream struct {
 	engine  *Engine
 	job     *engine.Job
-	replies []reply     // parsing state of each choice; nil unless the request is a chat
-	stop    func() bool // detaches the stream from the caller's context
+	replies []reply     // [choices] parsing state; nil unless the request is a chat
+	stop    func() bool // stops watching the caller's context
 	ignored []Ignored
 	prompt  int // number of prompt tokens
 	done    atomic.Bool
-	reason  int // number of tokens inside reasoning
+	reason  int // number of reasoning tokens
 
-	parsed engine.Period // time from the first to the last piece of a tool call
+	parsed engine.Period // time from the first to the last piece of tool calls
 	calls  int
 }
 
-// reply is the parsing state of one choice's reply.
+// reply is the parsing state of one choice.
 type reply struct {
 	parser  chat.Parser
-	read    int         // bytes of text given to the parser
-	control []mark.Span // spans of the reply, from read on, that control tokens wrote
-	calls   bool        // reports whether the reply called a tool
+	read    int         // bytes of text that the parser has got
+	control []mark.Span // spans of the reply after read that come from control tokens
+	calls   bool        // whether the reply contains a tool call
 	pending int         // number of tokens whose text the parser holds back
 }
 
-// Stream starts a request. Cancelling ctx, or Close, ends it and releases its pages.
+// Stream starts a request. If ctx ends, or after Close, the request is cancelled and its pages are released.
 func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -78,14 +77,14 @@ func (e *Engine) submit(in engine.Request) (*engine.Job, error) {
 	return j, err
 }
 
-// Ignored returns the keywords of the request's schemas that are not enforced.
+// Ignored returns the schema keywords of the request that are not enforced.
 func (s *Stream) Ignored() []Ignored { return s.ignored }
 
-// Waited returns how long the request waited for its first step. If it has not run yet, this is the time so far.
+// Waited returns the time that the request has waited for its first step so far.
 func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
-// Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of these were
-// found in the cache. Any goroutine may call it.
+// Progress returns the number of prompt tokens that were computed or found in the cache so far, and of those found in
+// the cache. It is safe for concurrent use.
 func (s *Stream) Progress() (computed, cached int) { return s.job.Progress() }
 
 // PromptTokens returns the length of the prompt.
@@ -124,7 +123,7 @@ func (s *Stream) Next() (Event, bool) {
 	return ev, true
 }
 
-// textOf returns the bytes of a token; they are empty without a tokenizer, and for ids that pad the vocabulary.
+// textOf returns the bytes of a token, or "" without a tokenizer or for ids that pad the vocabulary.
 func (s *Stream) textOf(id int32) string {
 	if t := s.engine.tok; t != nil && int(id) < t.VocabSize() {
 		return t.Text(id)
@@ -132,7 +131,7 @@ func (s *Stream) textOf(id int32) string {
 	return ""
 }
 
-// note records the position of a control token in a reply: the end of the text decoded so far.
+// note records the position of a control token in a reply, which is the end of the text so far.
 func (s *Stream) note(got *engine.Event) {
 	t := s.engine.tok
 	if got.Token < 0 || got.Decoded == 0 || int(got.Token) >= t.VocabSize() || !t.IsAdded(got.Token) {
@@ -142,7 +141,7 @@ func (s *Stream) note(got *engine.Event) {
 	r.control = append(r.control, mark.Span{Start: max(got.Decoded-len(t.Text(got.Token)), 0), End: got.Decoded})
 }
 
-// text returns the next piece of a reply with marks on the bytes that no control token wrote.
+// text returns the next piece of a reply, in which all bytes are marked except those from control tokens.
 func (r *reply) text(piece string) mark.Text {
 	if len(r.control) == 0 {
 		r.read += len(piece)
@@ -163,7 +162,7 @@ func (r *reply) text(piece string) mark.Text {
 	return b.Text()
 }
 
-// parse parses a chat's text. Tokens count as reasoning if their text is reasoning.
+// parse parses a chat's text. It counts the tokens of reasoning.
 func (s *Stream) parse(ev *Event) {
 	r := &s.replies[ev.Choice]
 	if ev.Text != "" {
@@ -198,7 +197,7 @@ func (s *Stream) parse(ev *Event) {
 	}
 }
 
-// noteCall records when pieces of tool calls arrived, and the number of calls.
+// noteCall records the time of a piece of a tool call, and the number of calls.
 func (s *Stream) noteCall(index int) {
 	now := time.Now()
 	if s.parsed.From.IsZero() {
@@ -208,7 +207,7 @@ func (s *Stream) noteCall(index int) {
 	s.calls = max(s.calls, index+1)
 }
 
-// All ranges over the remaining events.
+// All yields the remaining events.
 func (s *Stream) All() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		for ev, ok := s.Next(); ok; ev, ok = s.Next() {
@@ -219,8 +218,8 @@ func (s *Stream) All() iter.Seq[Event] {
 	}
 }
 
-// Close ends the request if it still runs and detaches it from the caller's context. The choices that had not ended
-// finish with FinishCancelled, which Next still returns.
+// Close cancels the request if it still runs. Choices that have not ended then end with FinishCancelled; Next still
+// returns these events.
 func (s *Stream) Close() {
 	s.stop()
 	if !s.done.Load() {

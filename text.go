@@ -9,13 +9,13 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Encode returns the token ids of a text; control tokens that are spelled in the text become control tokens. If
-// addSpecial is set, it adds the beginning-of-sequence token, provided that the tokenizer does so.
+// Encode returns the token ids of a text. Control tokens that are spelled in the text become control tokens. With
+// addSpecial, it adds the special tokens that the tokenizer adds, such as the beginning-of-sequence token.
 func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
 	return e.tokens("prompt", text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
 }
 
-// EncodeWhole returns the token ids of a text of any length without special tokens; control tokens in it are plain
+// EncodeWhole returns the token ids of a text of any length, without special tokens. Control tokens in it are plain
 // text.
 func (e *Engine) EncodeWhole(text string) ([]int32, error) {
 	if e.tok == nil {
@@ -24,13 +24,12 @@ func (e *Engine) EncodeWhole(text string) ([]int32, error) {
 	return e.tok.Encode(text, tokenizer.EncodeOptions{})
 }
 
-// tokens encodes the text of a request's field.
+// tokens encodes the text of a request's field, which errors name.
 func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32, error) {
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
 	}
-	// The limit is twice the context, so that a client that exceeds the context by a little gets an error with the
-	// exact number of tokens.
+	// The limit is twice the context, so that the error for a slightly longer text has the exact number of tokens.
 	o.Limit = 2 * e.info.ContextTokens
 	ids, err := e.tok.Encode(text, o)
 	switch {
@@ -43,7 +42,7 @@ func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32,
 	return ids, nil
 }
 
-// Decode returns the text of token ids, special tokens included.
+// Decode returns the text of token ids, including special tokens.
 func (e *Engine) Decode(ids []int32) (string, error) {
 	if e.tok == nil {
 		return "", ErrNoTokenizer
@@ -58,7 +57,7 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 }
 
 // conversation returns a chat with the settings of the configuration. Developer messages become system messages if the
-// format has no such role.
+// format has no developer role.
 func (e *Engine) conversation(c *chat.Request) chat.Request {
 	out := *c
 	out.ControlTokens, out.CallTokens, out.Memo = e.cfg.ControlTokens, e.callTokens, e.shown
@@ -74,15 +73,15 @@ func (e *Engine) conversation(c *chat.Request) chat.Request {
 	return out
 }
 
-// Render writes a conversation as the prompt of the model, with its token ids. The ids may differ from Encode of the
-// returned text, because control tokens spelled inside a message are text.
+// Render returns the prompt of a conversation as text and as token ids. The ids may differ from those of Encode,
+// because control tokens that are spelled in a message are text.
 func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
 	p, ids, err := e.render(c)
 	return p.Text, ids, err
 }
 
-// EncodeChat returns the token ids of a conversation; with addSpecial also the special tokens that the tokenizer adds
-// around a text, if the chat format did not write them.
+// EncodeChat returns the token ids of a conversation's prompt. With addSpecial, it adds the tokenizer's special tokens,
+// unless the chat format has written them.
 func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 	p, ids, err := e.render(c)
 	if err != nil || !addSpecial {
@@ -92,7 +91,7 @@ func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 		tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
-// render is like Render, and also returns the chat format's properties of the prompt.
+// render renders a chat as Render does, and also returns the chat.Prompt.
 func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer

@@ -10,11 +10,11 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// usageSaved is the interval at which counts of experts are saved while the engine runs.
+// usageSaved is the interval at which expert counts are saved.
 const usageSaved = time.Minute
 
-// openUsage returns the table to which expert counts are added: that of the file, if there is one, or an empty one. It
-// is nil if no file is configured and experts do not move.
+// openUsage returns the table of expert counts: from the file if it exists, otherwise empty. It is nil if no file is
+// configured and experts do not move.
 func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	file := c.ExpertUsage
 	if file == "" && c.Experts != ExpertsMove {
@@ -30,7 +30,7 @@ func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	t, err := usage.Load(file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		if err = empty.Save(file); err != nil { // shows that the folder is missing now, not when the engine closes
+		if err = empty.Save(file); err != nil { // reports a missing folder now, not when the engine closes
 			return nil, fmt.Errorf("sparrow: --expert-usage: %w", err)
 		}
 		return empty, nil
@@ -43,7 +43,7 @@ func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	return t, nil
 }
 
-// usageSaver saves expert counts at intervals. Its goroutine ends with close.
+// usageSaver saves expert counts at intervals. close stops its goroutine.
 type usageSaver struct {
 	engine *Engine
 	stop   chan struct{}
@@ -68,7 +68,7 @@ func (k *usageSaver) run() {
 		}
 		c, err := k.engine.core()
 		if err != nil {
-			continue // the engine sleeps; the counts from before are saved by a later tick or by close
+			continue // the engine sleeps; later saves include its counts
 		}
 		if err := c.Usage().Save(k.engine.cfg.ExpertUsage); err != nil {
 			k.engine.cfg.Log.Warn("the counts of experts could not be saved", "error", err)
@@ -76,7 +76,7 @@ func (k *usageSaver) run() {
 	}
 }
 
-// close saves the counts for the last time. The engine's loop has ended, so the counts no longer change.
+// close stops the goroutine and saves the final counts; the engine's loop must have ended.
 func (k *usageSaver) close() error {
 	if k == nil {
 		return nil

@@ -1,5 +1,5 @@
 package sparrow
 
-// Version is the version of the module, the commands and the server (docs/stability.md). A release sets it only here;
-// commands add the commit from which they were built.
+// Version is the version of the module, the commands and the server (docs/stability.md). It is set only here; commands
+// add their commit.
 const Version = "0.9.0"

@@ -15,8 +15,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// mostWithoutText: at most one id in mostWithoutText may have no text before a warning is given. In released models a
-// few percent of the ids have none, and these are never chosen; a model with random weights chooses any id.
+// mostWithoutText: a warning is given if more than 1/mostWithoutText of the ids have no text. In released models these
+// are a few percent, and they are never chosen; a model with random weights chooses any id.
 const mostWithoutText = 10
 
 // prepareText sets the tokenizer, the chat format and the grammar's vocabulary of the engine.
@@ -79,13 +79,13 @@ func (e *Engine) prepareText(p *parts) error {
 	}
 	e.grammar, err = grammar.NewTokens(vocabulary{p.tokenizer, e.info.Vocabulary, e.eos})
 	if err != nil {
-		// A vocabulary whose tokens cannot spell JSON still generates unconstrained text.
+		// Text can still be generated without constraints if the tokens of the vocabulary cannot spell JSON.
 		e.cfg.Log.Info("constrained output is not available", "reason", err)
 	}
 	return nil
 }
 
-// efforts returns the words for the reasoning effort that a format accepts.
+// efforts returns the levels of reasoning effort that a format accepts.
 func efforts(f chat.Format) []string {
 	var known []string
 	on := true
@@ -99,7 +99,7 @@ func efforts(f chat.Format) []string {
 	return known
 }
 
-// describeTokenizer returns the properties of a tokenizer for clients; src has read its configuration.
+// describeTokenizer returns the properties of a tokenizer for clients; src contains its parsed configuration.
 func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	t := engine.Tokenizer{BOS: src.BOS, EOS: src.EOS, Pad: src.Special["pad_token"], Unk: src.Special["unk_token"],
 		ChatTemplate: src.ChatTemplate}
@@ -122,7 +122,8 @@ func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	return t, nil
 }
 
-// knowsDevelopers reports whether a format supports messages of the developer role. Templates skip unknown roles.
+// knowsDevelopers reports whether a format supports messages of the developer role. Templates ignore messages of
+// unknown roles.
 func knowsDevelopers(f chat.Format, template string) bool {
 	if _, ok := f.(*chat.Template); ok {
 		return strings.Contains(template, string(chat.Developer))
@@ -139,9 +140,7 @@ func alwaysThinks(f chat.Format) bool {
 	return err == nil && p.InReasoning
 }
 
-// vocabulary makes the grammar's vocabulary from a tokenizer. Ids beyond the tokenizer, which pad the model's
-// vocabulary,
-// have no text.
+// vocabulary adapts a tokenizer to package grammar. Ids that pad the model's vocabulary have no text.
 type vocabulary struct {
 	*tokenizer.Tokenizer
 	size int
@@ -163,7 +162,7 @@ func (v vocabulary) IsSpecial(id int32) bool {
 
 func (v vocabulary) EOS() []int32 { return v.eos }
 
-// endTokens returns every id that ends a sequence: from the config, the generation config and the tokenizer.
+// endTokens returns all end-of-sequence ids, from the config, the generation config and the tokenizer.
 func endTokens(c *config.Config, generation []byte, t *tokenizer.Tokenizer) []int32 {
 	var out []int32
 	add := func(id int) {

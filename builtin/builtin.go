@@ -1,4 +1,4 @@
-// Package builtin holds the model inside the binary: a complete DeepSeek-V3.2 checkpoint of 9.66 million parameters
+// Package builtin embeds a small model in the binary: a complete DeepSeek-V3.2 checkpoint of 9.66 million parameters
 // with its tokenizer, so that a first run needs no download. It reads nothing from disk.
 package builtin
 

@@ -13,7 +13,7 @@ type value struct {
 	next func() bool
 }
 
-// readValue emits an argument's key and enters the state that reads its value.
+// readValue emits an argument's key and changes to the state that reads its value.
 func (s *stream) readValue(key string, v value) bool {
 	before := ", "
 	if s.args == 0 {
@@ -29,7 +29,7 @@ func (s *stream) readValue(key string, v value) bool {
 	return s.enter(s.stringValue)
 }
 
-// stringValue emits a string as it arrives.
+// stringValue emits the text of a string value as soon as it is generated.
 func (s *stream) stringValue() bool {
 	text, which := s.text(s.value.end)
 	s.arguments(jinja.EscapeJSON(text))
@@ -40,12 +40,12 @@ func (s *stream) stringValue() bool {
 	return s.enter(s.value.next)
 }
 
-// otherValue waits for the whole value, because only then it can be parsed as JSON.
+// otherValue waits for the end of a value that is not a string, because incomplete JSON cannot be parsed.
 func (s *stream) otherValue() bool {
 	text, which := s.upTo(s.value.end)
 	if which < 0 {
 		if s.done {
-			s.arguments(s.consume(len(s.buf))) // the incomplete value is part of the call
+			s.arguments(s.consume(len(s.buf))) // the incomplete value is delivered as arguments
 		}
 		return s.cutShort()
 	}
@@ -53,8 +53,8 @@ func (s *stream) otherValue() bool {
 	return s.enter(s.value.next)
 }
 
-// cutShort is called instead of wait in a state that delivers its text immediately: at the end of the reply no text
-// is pending.
+// cutShort replaces wait in a state that delivers text immediately, because such a state has no undelivered text at the
+// end of the reply.
 func (s *stream) cutShort() bool {
 	if s.done {
 		s.commit()
@@ -63,7 +63,7 @@ func (s *stream) cutShort() bool {
 	return false
 }
 
-// finish emits the end of the arguments.
+// finish emits the closing brace of the arguments.
 func (s *stream) finish() {
 	if s.args == 0 {
 		s.arguments("{}")
@@ -72,8 +72,8 @@ func (s *stream) finish() {
 	s.arguments("}")
 }
 
-// json writes the text of a value as JSON. Text that should not be a string but does not parse is kept as a string
-// rather than lost.
+// json converts the text of a value to JSON. If the text of a value that is not a string does not parse, it becomes a
+// JSON string.
 func (k valueKind) json(text string) string {
 	quoted := `"` + jinja.EscapeJSON(text) + `"`
 	if k == valueString {

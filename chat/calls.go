@@ -4,13 +4,13 @@ package chat
 // Close, then End.
 type CallSyntax struct {
 	Begin, Open, Sep, Close, End string
-	// JSON reports that arguments are one JSON object. Otherwise they are written in the format's own syntax, which
-	// also ends the call.
+	// JSON reports that arguments are one JSON object. Otherwise they are written in the format's own syntax, and their
+	// end is the end of the call.
 	JSON bool
 	// ReasoningEnd is the marker that ends the reasoning at the beginning of a reply.
 	ReasoningEnd string
-	// Markers are texts that occur only in replies with calls. A reply without a token for one of them has no call and
-	// no pieces of one.
+	// Markers are texts that occur only in replies with calls. If no token of a reply can begin a marker, the reply
+	// contains no part of a call.
 	Markers []string
 }
 
@@ -37,13 +37,13 @@ var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Clos
 var v3Calls = CallSyntax{Begin: callsBegin, Open: v3Markers.open, Sep: v3Markers.sep, Close: v3Markers.close,
 	End: callsEnd, JSON: true, ReasoningEnd: thinkClose, Markers: v31Calls.Markers}
 
-// CallSyntax returns the syntax with tokens around JSON arguments.
+// CallSyntax returns the syntax: JSON arguments between marker tokens.
 func (DeepSeekV31) CallSyntax() (CallSyntax, bool) { return v31Calls, true }
 
 // CallSyntax returns DSML, whose parameters are elements, not JSON.
 func (DeepSeekV32) CallSyntax() (CallSyntax, bool) { return dsmlCalls(v32), true }
 
-// CallSyntax returns DSML with V4's own name for the block.
+// CallSyntax returns DSML with the block name of V4.
 func (DeepSeekV4) CallSyntax() (CallSyntax, bool) { return dsmlCalls(v4), true }
 
 func dsmlCalls(d dialect) CallSyntax {
@@ -52,12 +52,12 @@ func dsmlCalls(d dialect) CallSyntax {
 		ReasoningEnd: thinkClose, Markers: []string{dsml}}
 }
 
-// glmCalls writes arguments as pairs of key and value elements.
+// glmCalls is the syntax of GLM: arguments are pairs of a key element and a value element.
 var glmCalls = CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose,
 	Markers: []string{glmCallOpen, glmCallClose, glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose}}
 
 // CallSyntax returns the syntax of tool calls of GLM.
 func (GLM5) CallSyntax() (CallSyntax, bool) { return glmCalls, true }
 
-// CallSyntax returns the syntax that was detected from the markers of the template or the tokenizer.
+// CallSyntax returns the syntax that NewTemplate detected from the markers in the template or the tokenizer.
 func (t *Template) CallSyntax() (CallSyntax, bool) { return t.calls, t.calls.Open != "" }

@@ -9,7 +9,7 @@ import (
 // Role is the author of a message.
 type Role string
 
-// The roles of messages. A format accepts the roles that it has markers for and rejects the others by name.
+// The roles of messages. A format accepts the roles that it has markers for; the error for another role names the role.
 const (
 	System    Role = "system"
 	Developer Role = "developer"
@@ -22,7 +22,7 @@ const (
 // Message is one turn of a conversation.
 type Message struct {
 	Role      Role
-	Content   string // visible text; the caller joins several text parts
+	Content   string // visible text; several text parts are joined by the caller
 	Reasoning string // assistant only: reasoning before the content
 	ToolCalls []Call // assistant only
 
@@ -45,19 +45,19 @@ type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON schema of the arguments; key order is kept in the prompt
-	Strict      bool            // arguments must follow the schema; enforced by the caller, shown by some formats
-	Enforced    json.RawMessage // schema that the arguments must follow if not Parameters; not part of the prompt
-	// Deferred tools may be called but are not listed: a message of the conversation shows them.
+	Strict      bool            // arguments must follow the schema; the caller enforces it, some formats show it
+	Enforced    json.RawMessage // schema for the arguments if it differs from Parameters; not part of the prompt
+	// Deferred tools may be called but the prompt does not list them: a message shows them.
 	Deferred bool
 }
 
-// ChoiceMode restricts the model's use of tools.
+// ChoiceMode states whether a reply may or must contain tool calls.
 type ChoiceMode int
 
 const (
-	// ChoiceAuto lets the model decide. It is the zero value.
+	// ChoiceAuto allows any number of calls. It is the zero value.
 	ChoiceAuto ChoiceMode = iota
-	// ChoiceNone hides the tools: they are not in the prompt, and nothing in the reply is parsed as a call.
+	// ChoiceNone allows no calls: the tools are not in the prompt, and no text of the reply is parsed as a call.
 	ChoiceNone
 	// ChoiceRequired requires at least one call. The prompt is that of ChoiceAuto; the caller constrains the output.
 	ChoiceRequired
@@ -81,7 +81,7 @@ func (m ChoiceMode) String() string {
 	return "unknown"
 }
 
-// ToolChoice is the request's choice of tool calls.
+// ToolChoice states whether a reply may or must contain tool calls, and of which tool.
 type ToolChoice struct {
 	Mode ChoiceMode
 	Name string // name of the tool, if Mode is ChoiceFunction
@@ -99,26 +99,26 @@ type Request struct {
 	// Effort is the reasoning effort, with the family's own levels ("low", "high", "max"); empty means the family's
 	// default.
 	Effort string
-	// ResponseFormat is the JSON schema of the reply. Families that support it show it to the model; the others do not
-	// change the prompt, because the caller constrains the output by a grammar anyway.
+	// ResponseFormat is the JSON schema of the reply. Families with a place for it in the prompt write it there. The
+	// prompt of other families does not change; the caller constrains the output by a grammar in both cases.
 	ResponseFormat json.RawMessage
 
-	// AddGenerationPrompt ends the prompt with the start of the model's reply. Servers set it; it is off only to render
-	// a conversation as training text.
+	// AddGenerationPrompt ends the prompt with the start of the model's reply. Servers set it; without it, a
+	// conversation is rendered as training text.
 	AddGenerationPrompt bool
 	// ContinueFinal leaves the last message, which must be the assistant's, open, so that the model continues it.
 	ContinueFinal bool
 
-	// ControlTokens allows control tokens in the text of messages and tools: their spelling becomes the token, so that
-	// any caller that writes a message can begin and end turns. If it is off, the prompt marks that text as Content.
+	// ControlTokens makes control tokens spelled in messages and tools effective, so that the sender of a message can
+	// begin and end turns. If it is off, the prompt lists such text in Content.
 	ControlTokens bool
 
-	// CallTokens lists the markers of calls in [CallSyntax.Markers] that are single tokens. In a reply only the token
-	// is the marker; the same characters, written by other tokens, are text.
+	// CallTokens lists the markers of calls in [CallSyntax.Markers] that are single tokens. In a reply, the same
+	// characters produced by other tokens are text, not a marker.
 	CallTokens []string
 
-	// Kwargs are extra template arguments by name, as JSON values. Native families accept the names that they support
-	// and reject the rest.
+	// Kwargs are extra template arguments by name, as JSON values. Families without a template accept only the names
+	// that they support.
 	Kwargs map[string]json.RawMessage
 
 	// Memo caches tools between requests. It may be nil.
@@ -149,7 +149,7 @@ type Prompt struct {
 	InReasoning bool
 }
 
-// set stores a rendered text.
+// set stores a rendered text and, unless the request allows control tokens, the spans of its content.
 func (p *Prompt) set(req Request, t mark.Text) {
 	p.Text = t.String()
 	if !req.ControlTokens {
@@ -157,12 +157,12 @@ func (p *Prompt) set(req Request, t mark.Text) {
 	}
 }
 
-// Format is one way of writing conversations. Implementations are immutable and safe for concurrent use.
+// Format writes the conversations of one model family. Implementations are immutable and safe for concurrent use.
 type Format interface {
 	// Name returns the family's name, as accepted by Detect.
 	Name() string
 	// Render writes the prompt. Errors wrap ErrRequest, ErrUnsupported or ErrTemplate.
 	Render(Request) (Prompt, error)
-	// Parser returns a parser for the reply to the same request. It is for one reply and one goroutine.
+	// Parser returns a parser for the reply to the same request. A parser is for one reply and one goroutine.
 	Parser(Request) Parser
 }

@@ -11,9 +11,9 @@ import (
 //
 //	BOS system User text Assistant </think> answer EOS User text Assistant <think>
 //
-// Calls are enclosed in their own marker tokens, with JSON arguments; results follow them directly and the model
-// continues without a marker. The template of these checkpoints does not support tools: they are described after the
-// system text as the model card prescribes.
+// Calls are enclosed in their own marker tokens, with JSON arguments. Results follow the calls directly, and the model
+// continues without a marker. The template of these checkpoints does not support tools, so they are described after the
+// system text as in the model card.
 //
 // Template argument: thinking (or enable_thinking).
 type DeepSeekV31 struct{}
@@ -31,7 +31,7 @@ const (
 // Name is "deepseek-v3.1".
 func (DeepSeekV31) Name() string { return "deepseek-v3.1" }
 
-// Parser parses calls between tokens.
+// Parser returns a parser for calls between marker tokens.
 func (f DeepSeekV31) Parser(req Request) Parser {
 	return newV31Parser(req, begun(f, req))
 }
@@ -100,7 +100,7 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// v31System writes all system messages, at any position of the conversation, and the tools.
+// v31System writes the text of all system messages of the conversation, then the tools.
 func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	var texts []string
 	for _, t := range turns {
@@ -128,8 +128,8 @@ func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	return nil
 }
 
-// v31Answers reports whether the message at i is the first after a user message, not counting system messages: only
-// then it gets the assistant marker.
+// v31Answers reports whether the message at i is the first after a user message, not counting system messages. Only
+// such a message gets the assistant marker.
 func v31Answers(turns []turn, i int) bool {
 	for i--; i >= 0 && turns[i].Role == System; i-- {
 	}
@@ -142,7 +142,7 @@ func v31Assistant(b *mark.Builder, t turn, answers, open bool) {
 	}
 	content := t.Content
 	if _, visible, found := strings.Cut(content, thinkClose); found && len(t.ToolCalls) == 0 {
-		content = visible // reasoning inside the text of an earlier answer is not part of the prompt
+		content = visible // the prompt omits reasoning inside the text of an earlier answer
 	}
 	t.write(b, content)
 	if len(t.ToolCalls) > 0 {

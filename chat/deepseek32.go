@@ -6,9 +6,9 @@ import "sparrow/internal/mark"
 //
 //	BOS system User text Assistant </think> answer EOS User text Assistant <think>
 //
-// The assistant marker belongs to the user's turn, and tool results need none: the model continues after them. Request
-// tools and the response format are shown at the end of the first system message, which is added, empty, if the
-// conversation does not start with one.
+// The assistant marker ends the user's turn. No marker follows tool results: the model continues after them. Request
+// tools and the response format are shown at the end of the first system message. If the conversation does not start
+// with a system message, an empty one is added.
 //
 // Template arguments: thinking (or enable_thinking), and drop_thinking, on by default, which in thinking mode removes
 // developer messages before the last user turn. Reasoning of earlier turns is never shown.
@@ -19,7 +19,7 @@ var v32 = dialect{block: "function_calls", toolsPrefix: v32ToolsPrefix, toolsSuf
 // Name is "deepseek-v3.2".
 func (DeepSeekV32) Name() string { return "deepseek-v3.2" }
 
-// Parser reads DSML calls.
+// Parser returns a parser for DSML calls.
 func (f DeepSeekV32) Parser(req Request) Parser {
 	return newDSMLParser(v32, req, begun(f, req))
 }
@@ -110,7 +110,7 @@ func (e *v32Encoder) handOver(i int) {
 	e.think(e.thinking && i == e.last)
 }
 
-// think opens a reasoning block, or marks that there is none.
+// think writes the marker that begins a reasoning block or, if open is false, the marker of an empty one.
 func (e *v32Encoder) think(open bool) {
 	e.open = open
 	if open {
@@ -143,7 +143,7 @@ func (e *v32Encoder) assistant(i int, t turn) error {
 		}
 		t.write(&e.b, t.Reasoning)
 		if final && t.Content == "" {
-			return nil // the model continues the reasoning itself
+			return nil // the model continues the open reasoning block
 		}
 		e.think(false)
 	}
@@ -161,7 +161,7 @@ func (e *v32Encoder) assistant(i int, t turn) error {
 	return nil
 }
 
-// results writes the results of one message's calls. The last result closes the block, so all must be present.
+// results writes the results of the calls of one message. They are inside one block, so all must be present.
 func (e *v32Encoder) results(first int) (int, error) {
 	group, end, err := results(e.turns, first)
 	if err != nil {

@@ -1,7 +1,7 @@
 package chat
 
-// The instruction texts of DeepSeek-V3.2 are wire data: the model was trained on exactly these bytes. A test compares
-// their length and SHA-256 with the published values.
+// The instruction texts of DeepSeek-V3.2. The model was trained on exactly these bytes, and a test compares their
+// length and SHA-256 with the published values.
 
 // v32ToolsPrefix precedes the tool schemas, one JSON object per line; v32ToolsSuffix follows them.
 const v32ToolsPrefix = `## Tools

@@ -11,11 +11,11 @@ import (
 //	BOS [effort] system User text Assistant </think> answer EOS User text Assistant <think>
 //
 // Tool results are part of the user's turn, and consecutive user messages are one turn. Request tools and the response
-// format are shown at the end of the first system message, which is added, empty, if there is none.
+// format are shown at the end of the first system message. If there is none, an empty one is added.
 //
-// Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), and drop_thinking, on by
-// default, which removes the reasoning of earlier turns and earlier developer messages; conversations with tools keep
-// both. effort_profile, preview or official, overrides Preview for one request.
+// Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), drop_thinking and
+// effort_profile. drop_thinking, on by default, removes the reasoning of earlier turns and earlier developer messages,
+// except in conversations with tools. effort_profile, preview or official, overrides Preview for one request.
 type DeepSeekV4 struct {
 	// Preview selects the effort levels of the preview release: high (the default) and max, instead of low (the
 	// default), high and max.
@@ -32,7 +32,7 @@ func (f DeepSeekV4) Name() string {
 	return "deepseek-v4"
 }
 
-// Parser reads DSML calls.
+// Parser returns a parser for DSML calls.
 func (f DeepSeekV4) Parser(req Request) Parser {
 	return newDSMLParser(v4, req, begun(f, req))
 }
@@ -80,7 +80,7 @@ func (f DeepSeekV4) Render(req Request) (Prompt, error) {
 	return e.encode()
 }
 
-// effort returns the instruction text for more reasoning; the default level has none.
+// effort returns the instruction text for more reasoning; it is empty for the default level.
 func (f DeepSeekV4) effort(req Request) (string, error) {
 	word, err := effortWord(req)
 	if err != nil {
@@ -157,7 +157,7 @@ type v4Encoder struct {
 	dialect
 	req      Request
 	turns    []turn
-	systems  bool // whether system messages have a marker, and later ones are answered
+	systems  bool // whether system messages have a marker, and those after the first are followed by a reply
 	thinking bool
 	drop     bool   // whether reasoning of earlier turns is omitted
 	last     int    // index in turns of the last user or developer message
@@ -215,13 +215,13 @@ func (e *v4Encoder) encode() (Prompt, error) {
 	return p, nil
 }
 
-// asks reports whether the assistant answers a turn.
+// asks reports whether a reply of the assistant follows turns[i].
 func (e *v4Encoder) asks(i int) bool {
 	r := e.turns[i].Role
 	return r == User || r == Developer || r == System && e.systems && i > 0
 }
 
-// handOver writes the assistant marker after a user turn that the assistant answers. A reminder follows it.
+// handOver writes the assistant marker after turns[i] if a reply follows. A reminder is written after the marker.
 func (e *v4Encoder) handOver(i int) {
 	if !e.asks(i) {
 		return
@@ -250,7 +250,7 @@ func (e *v4Encoder) assistant(i int, t turn) error {
 	if e.thinking && (!e.drop || i > e.last) {
 		t.write(&e.b, t.Reasoning)
 		if final && t.Content == "" {
-			return nil // the model continues the reasoning itself
+			return nil // the model continues the open reasoning block
 		}
 		e.b.WriteString(thinkClose)
 	}

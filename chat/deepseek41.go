@@ -26,7 +26,7 @@ var v41Tags = strings.NewReplacer(dsml+"tool_calls", dsml+" calls", dsml+"invoke
 // Name is "deepseek-v4.1".
 func (DeepSeekV41) Name() string { return "deepseek-v4.1" }
 
-// Parser reads DSML calls.
+// Parser returns a parser for DSML calls.
 func (f DeepSeekV41) Parser(req Request) Parser { return newDSMLParser(v41, req, begun(f, req)) }
 
 // CallSyntax returns DSML with a space in its tags.

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// v4Tasks lists the short tasks that DeepSeek-V4 was trained for, each with its own token: the next action, a search
-// query, the sources and the field of a question, a title, whether a page needs reading. A task applies to the last
-// user or developer message and is selected by the template argument task; its reply has no reasoning.
+// v4Tasks lists the short tasks of DeepSeek-V4: the next action, a search query, the sources and the field of a
+// question, a title, whether a page needs reading. Each has its own token. A task applies to the last user or developer
+// message; the template argument task selects it, and its reply has no reasoning.
 var v4Tasks = []string{"action", "query", "authority", "domain", "title", "read_url"}
 
-// taskAction is the task that is answered in the assistant's turn; the others are answered right after the message.
+// taskAction is the task whose reply is a turn of the assistant. The reply to another task follows the message
+// directly.
 const taskAction = "action"
 
 // v4Task reads the template argument task; empty means none.
@@ -39,7 +40,7 @@ func v4Task(req Request) (string, error) {
 // taskMarker returns the token of a task.
 func taskMarker(task string) string { return "<｜" + task + "｜>" }
 
-// ask ends the prompt with the task.
+// ask ends the prompt with the token of the task.
 func (e *v4Encoder) ask() {
 	e.open = false
 	if e.task == taskAction {

@@ -10,11 +10,11 @@ import (
 type DeltaKind int
 
 const (
-	// DeltaReasoning is text of the reasoning block, in Text.
+	// DeltaReasoning is text of the reasoning block, in Delta.Text.
 	DeltaReasoning DeltaKind = iota + 1
-	// DeltaContent is text of the answer, in Text.
+	// DeltaContent is text of the answer, in Delta.Text.
 	DeltaContent
-	// DeltaToolCall is the start of a call (ID and Name set) or more of its arguments, in Call.
+	// DeltaToolCall is the start of a call (ID and Name set) or more of its arguments, in Delta.Call.
 	DeltaToolCall
 )
 
@@ -36,7 +36,7 @@ type Delta struct {
 	Kind      DeltaKind
 	Text      string    // text of reasoning or content
 	Call      CallDelta // piece of a tool call
-	Malformed bool      // whether content was meant as a tool call but does not follow the format
+	Malformed bool      // whether the text is content that looks like a tool call but does not follow the format
 }
 
 // CallDelta is a piece of the Index-th call of a reply. The first piece of a call has ID and Name, and may have
@@ -51,12 +51,12 @@ type CallDelta struct {
 
 // Parser reads a reply as it is generated.
 type Parser interface {
-	// Feed parses more text, split at any byte, and returns the deltas that are certain so far. Text that may be the
-	// start of a marker is delayed until the next call. Marked bytes were written by tokens that are not control
-	// tokens: they are not part of a marker in Request.CallTokens.
+	// Feed parses more text, which may be split at any byte, and returns new deltas. Text that may be the start of a
+	// marker is held back until the next call. Marked bytes of text come from tokens that are not control tokens, so
+	// they are not part of a marker in Request.CallTokens.
 	Feed(text mark.Text) []Delta
-	// Close ends the reply and returns the delayed text. The error wraps ErrMalformedCall or ErrUnfinishedCall; the
-	// deltas are valid anyway.
+	// Close ends the reply and returns the text that was held back. An error wraps ErrMalformedCall or
+	// ErrUnfinishedCall; the deltas are valid even with an error.
 	Close() ([]Delta, error)
 }
 
@@ -67,7 +67,7 @@ type Collector struct {
 	arguments          [][]byte // [calls][bytes]
 }
 
-// Add adds the next deltas.
+// Add appends deltas to the message.
 func (c *Collector) Add(deltas ...Delta) {
 	for _, d := range deltas {
 		switch d.Kind {

@@ -18,7 +18,7 @@ type Source struct {
 	// GLM-5.
 	SharedIndexer bool
 	// Encoder is the text of the Python file that comes with a DeepSeek-V4 release, or empty; it is never run. DSpark
-	// reports that config.json describes a DSpark head. Together with Name, the folder or repository, they distinguish
+	// reports that config.json describes a DSpark head. Encoder, DSpark and Name (the folder or repository) distinguish
 	// releases.
 	Encoder string
 	DSpark  bool
@@ -37,8 +37,8 @@ type Source struct {
 // Detect chooses the format of a checkpoint.
 //
 // A chat template of the checkpoint takes precedence, with one exception: DeepSeek's V3.1 template does not mention
-// tools although the model was trained on them, so the native format, which otherwise writes the same text, is used
-// instead. Without a template the model type decides.
+// tools although the model was trained on them. The native format is used instead; it writes the same text otherwise.
+// Without a template the model type selects the format.
 func Detect(s Source) (Format, error) {
 	family := s.Family
 	if family == "" {
@@ -124,9 +124,9 @@ func (s Source) family() string {
 	return ""
 }
 
-// isV4Preview reports whether a release is one of April or June 2026, whose effort levels are high and max. The encoder
-// file decides if there is one (dspark spec, 8). Without it, a config with a DSpark head belongs to a later release,
-// except in the repositories of June, which have DSpark in their names.
+// isV4Preview reports whether a release is one of April or June 2026, whose effort levels are high and max. If there is
+// an encoder file, it distinguishes releases (dspark spec, 8). Otherwise a config with a DSpark head belongs to a later
+// release, except in the repositories of June, which have DSpark in their names.
 func (s Source) isV4Preview() bool {
 	switch {
 	case strings.Contains(s.Encoder, "REASONING_EFFORT_PROMPTS"):
@@ -137,7 +137,7 @@ func (s Source) isV4Preview() bool {
 	return !s.DSpark || strings.Contains(strings.ToLower(s.Name), "dspark")
 }
 
-// isV31Template recognises DeepSeek's own template by its tokens and by the absence of tools.
+// isV31Template recognises DeepSeek's own template by its marker tokens and by the absence of the word tools.
 func (s Source) isV31Template() bool {
 	for _, marker := range []string{callsBegin, callSep, outputBegin, deepseekUser, "thinking"} {
 		if !strings.Contains(s.ChatTemplate, marker) {

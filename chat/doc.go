@@ -12,17 +12,16 @@
 //
 // # Control tokens in messages are text
 //
-// A message may spell a marker, such as <｜User｜>: a user typed it, or a tool returned it. It must not begin a turn.
-// [Prompt.Content] lists the bytes of the prompt that come from the request: contents, reasoning, names, calls and
-// their arguments, tools, schemas, template arguments. The encoder matches control tokens only in the other bytes; text
-// with even one byte in Content is not a control token. Roles are words of this package, and special tokens belong to
-// the checkpoint: neither is content. If the model continues the last message (ContinueFinal), that message is not
-// content either: its markers are part of the reply. [Request.ControlTokens] disables all of this.
+// A message may spell a marker, such as <｜User｜>: a user typed it, or a tool returned it. This text must not begin a
+// turn. [Prompt.Content] lists the bytes of the prompt that come from the request: contents, reasoning, names, calls
+// and their arguments, tools, schemas, template arguments. The encoder matches control tokens only in the other bytes;
+// text with at least one byte in Content is not a control token. Roles and special tokens are not content, because they
+// come from this package and from the checkpoint. If the model continues the last message (ContinueFinal), that message
+// is not content either: its markers are part of the reply. [Request.ControlTokens] disables this protection.
 //
-// Marks are stored separately from the text ([sparrow/internal/mark]). Marks in the text would have to be characters
-// that no message contains; strip and split would cut them off, length would count them, and a template that asks
-// whether '</think>' is in a message would not find it. So the native formats write into a builder that keeps spans,
-// and in [sparrow/chat/jinja] a string of the request is a value of its own type: tests, comparisons and lengths use
-// its characters, and every operation that makes a string from it copies the marks. The rendered text is the same bytes
+// Marks are stored separately from the text ([sparrow/internal/mark]). Marks inside the text would change the results
+// of strip, split, length and searches in templates. The native formats therefore write to a builder that records
+// spans. In [sparrow/internal/jinja] a string of the request has its own type: tests, comparisons and lengths use its
+// characters, and every operation that makes a string from it copies the marks. The rendered text is the same bytes
 // with and without marks, and so are the token ids of a conversation that spells no marker.
 package chat

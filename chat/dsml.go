@@ -10,14 +10,14 @@ import (
 
 // dialect holds the differences between versions of DeepSeek's markup.
 type dialect struct {
-	block       string // name of the element that contains the calls
+	block       string // name of the element around the calls
 	gap         string // text between the marker of an element and its name
 	toolsPrefix string // text before the tool schemas, one JSON object per line
 	toolsSuffix string // text after the tool schemas
 }
 
-// declarations writes the tools and the response format of a message. field is the path of the response format, for
-// errors.
+// declarations writes the tools and the response format of a message. field is the path of the response format in the
+// request, for errors.
 func (d dialect) declarations(b *mark.Builder, t turn, field string, memo *Memo) error {
 	if len(t.Tools) > 0 {
 		lines := make([]string, len(t.Tools))
@@ -43,7 +43,7 @@ func (d dialect) declarations(b *mark.Builder, t turn, field string, memo *Memo)
 	return nil
 }
 
-// formatField returns the path of a message's response format, which may have come from the request itself.
+// formatField returns the path of a message's response format, which declareFirst may have copied from the request.
 func formatField(req Request, t turn) string {
 	if t.index < 0 || len(req.ResponseFormat) > 0 {
 		return "response_format"
@@ -51,8 +51,8 @@ func formatField(req Request, t turn) string {
 	return messageField(t.index, "response_format")
 }
 
-// declareFirst puts the request's tools and response format on the first system message, which is added, empty, if the
-// conversation does not start with one.
+// declareFirst adds the request's tools and response format to the first system message. If the conversation does not
+// start with a system message, it adds an empty one.
 func declareFirst(req Request, turns []turn) []turn {
 	tools := offered(req)
 	if len(tools) == 0 && len(req.ResponseFormat) == 0 {
@@ -102,7 +102,7 @@ func lastUser(turns []turn) int {
 	return -1
 }
 
-// dropDevelopers removes developer messages before the last user or developer message.
+// dropDevelopers removes all developer messages before index lastUser(turns).
 func dropDevelopers(turns []turn) []turn {
 	last := lastUser(turns)
 	var kept []turn

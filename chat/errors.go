@@ -10,7 +10,7 @@ var (
 	// without a call, arguments that are not JSON. The message names the field.
 	ErrRequest = errors.New("invalid chat request")
 
-	// ErrUnsupported means that the request is well formed but the model's format cannot express it.
+	// ErrUnsupported means that the request is well formed but the model's chat format has no markers for it.
 	ErrUnsupported = errors.New("not supported by the model's chat format")
 
 	// ErrTemplate means that a checkpoint's chat template does not compile, or fails on a request.
@@ -20,12 +20,11 @@ var (
 	ErrNoFormat = errors.New("no chat format for this checkpoint")
 
 	// ErrMalformedCall means that the reply contained a tool call that does not follow the format; Parser.Close returns
-	// it. The text of the call was delivered as content deltas marked Malformed, or as arguments that are not a JSON
-	// object.
+	// it. Its text was delivered as content deltas with Malformed set, or as arguments that are not a JSON object.
 	ErrMalformedCall = errors.New("malformed tool call")
 
 	// ErrUnfinishedCall means that the reply ended inside a tool call, for example at the token limit; Parser.Close
-	// returns it. Markers and pieces of names before its arguments were not delivered.
+	// returns it. The incomplete markers and names before its arguments were not delivered.
 	ErrUnfinishedCall = errors.New("reply ended inside a tool call")
 )
 
@@ -42,8 +41,8 @@ func messageField(index int, field string) string {
 	return fmt.Sprintf("messages[%d].%s", index, field)
 }
 
-// malformedArguments returns the error for arguments that were delivered before they turned out not to be a JSON
-// object.
+// malformedArguments returns the error for arguments of a call that are not a JSON object. They have already been
+// delivered.
 func malformedArguments(call int, err error) error {
 	return fmt.Errorf("%w: arguments of call %d: %w", ErrMalformedCall, call, err)
 }

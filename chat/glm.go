@@ -13,13 +13,14 @@ import (
 //	[gMASK]<sop> <|system|>text <|user|>text <|assistant|><think>reasoning</think>answer
 //	<|observation|><tool_response>...
 //
-// Only the next marker ends a turn; a reply ends at any of three markers. Template arguments: enable_thinking (or
-// thinking); clear_thinking, which keeps the reasoning of earlier turns if false; and in 5.2 reasoning_effort.
+// A turn has no end marker: it ends at the next role marker. A reply ends at any of three markers. Template arguments:
+// enable_thinking (or thinking); clear_thinking, which keeps the reasoning of earlier turns if false; and in 5.2
+// reasoning_effort.
 type GLM5 struct {
 	// V52 selects the variant of GLM-5.2: an effort line if reasoning is on, an empty block if there is no reasoning,
-	// and tool schemas without their envelope.
+	// and tool schemas without the enclosing {"type": "function", "function": ...}.
 	V52 bool
-	// Flash selects the variant of GLM-5.3-Flash, with V52: it always thinks, has the efforts low, high and max, and
+	// Flash selects the variant of GLM-5.3-Flash, with V52: it always reasons, has the efforts low, high and max, and
 	// keeps the reasoning of earlier turns unless clear_thinking is true.
 	Flash bool
 }
@@ -45,7 +46,7 @@ func (f GLM5) Name() string {
 	return "glm-5"
 }
 
-// Parser parses GLM's call markup.
+// Parser returns a parser for GLM's calls.
 func (f GLM5) Parser(req Request) Parser {
 	return newGLMParser(req, begun(f, req))
 }
@@ -173,7 +174,7 @@ func (f GLM5) tools(b *mark.Builder, tools []Tool, memo *Memo) error {
 	b.WriteString(glmSystem + glmToolsHead)
 	for _, t := range tools {
 		if f.V52 {
-			t.Strict = false // the template of GLM-5.2 omits it
+			t.Strict = false // the template of GLM-5.2 omits the field
 		}
 		shown := memo.tool(&t)
 		line, err := shown.line, shown.err
@@ -190,7 +191,8 @@ func (f GLM5) tools(b *mark.Builder, tools []Tool, memo *Memo) error {
 	return nil
 }
 
-// assistant writes a turn; open leaves its end to the model. It reports whether the text ends inside reasoning.
+// assistant writes a turn. With open, the turn has no end, because the model continues it. The result reports whether
+// the text ends inside reasoning.
 func (f GLM5) assistant(b *mark.Builder, t turn, keep, open, thinking bool) (inReasoning bool, err error) {
 	b.WriteString(glmAssistant)
 	reasoning, content := t.Reasoning, t.Content
@@ -214,7 +216,7 @@ func (f GLM5) assistant(b *mark.Builder, t turn, keep, open, thinking bool) (inR
 		b.WriteString(f.noReasoning())
 	}
 	if open {
-		t.write(b, strings.TrimLeft(content, " \t\r\n")) // keeps spaces at the end, which the model continues
+		t.write(b, strings.TrimLeft(content, " \t\r\n")) // keep trailing spaces, after which the model continues
 		return false, nil
 	}
 	t.write(b, strings.TrimSpace(content))

@@ -15,11 +15,10 @@ import (
 //	<|im_system|>system<|im_middle|>text<|im_end|> <|im_user|>user<|im_middle|>text<|im_end|>
 //	<|im_assistant|>assistant<|im_middle|>answer<|im_end|>
 //
-// Tools are in a system turn of their own as compact JSON. The id of a call is functions.NAME:INDEX, where INDEX counts
-// calls in the conversation, and a result begins with that id. Template argument of K2.5: thinking (or
-// enable_thinking).
+// Tools are compact JSON in a separate system turn. The id of a call is functions.NAME:INDEX, where INDEX counts calls
+// in the conversation, and a result begins with that id. Template argument of K2.5: thinking (or enable_thinking).
 type Kimi struct {
-	// Thinks reports that prompts end with an open or an empty block of reasoning: K2.5.
+	// Thinks reports that a prompt ends with an open or an empty block of reasoning, as in K2.5.
 	Thinks bool
 }
 
@@ -34,13 +33,13 @@ func (f Kimi) Name() string {
 var kimiMarkers = callMarkers{begin: kimiCallsBegin, open: kimiCallBegin, sep: kimiArguments, close: kimiCallEnd,
 	end: kimiCallsEnd, identity: kimiIdentity}
 
-// kimiCalls requires calls with the index 0, because the index of a call in the conversation is not known when it is
-// required.
+// kimiCalls requires that forced calls have the index 0, because the number of earlier calls is not known when the
+// grammar is built.
 var kimiCalls = CallSyntax{Begin: kimiCallsBegin, Open: kimiCallBegin + kimiFunctions, Sep: ":0" + kimiArguments,
 	Close: kimiCallEnd, End: kimiCallsEnd, JSON: true, ReasoningEnd: thinkClose,
 	Markers: []string{kimiCallsBegin, kimiCallBegin, kimiArguments, kimiCallEnd, kimiCallsEnd}}
 
-// CallSyntax returns the syntax with tokens around JSON arguments.
+// CallSyntax returns the syntax: JSON arguments between marker tokens.
 func (Kimi) CallSyntax() (CallSyntax, bool) { return kimiCalls, true }
 
 // kimiIdentity parses functions.NAME:INDEX; the whole text is the id of the call.
@@ -56,7 +55,7 @@ func newKimiParser(req Request, inReasoning bool) Parser {
 	return newCallParser(&kimiMarkers, req, inReasoning)
 }
 
-// Parser parses calls between tokens.
+// Parser returns a parser for calls between marker tokens.
 func (f Kimi) Parser(req Request) Parser {
 	return newKimiParser(req, begun(f, req))
 }
@@ -113,12 +112,12 @@ type kimiWriter struct {
 	f     Kimi
 	b     mark.Builder
 	turns []turn
-	ids   map[string]string // model's names of calls by the ids of the calls
+	ids   map[string]string // ids of calls as the model writes them, by the ids in the request
 	calls int
 	open  bool // whether the model continues the last turn
 }
 
-// declare writes the tools.
+// declare writes the system turn with the tools.
 func (w *kimiWriter) declare(tools []Tool, memo *Memo) error {
 	for _, t := range w.turns {
 		tools = append(tools[:len(tools):len(tools)], t.Tools...)
@@ -224,7 +223,7 @@ func (w *kimiWriter) assistant(i int) {
 	w.b.WriteString(kimiCallsEnd)
 }
 
-// after reports whether every reply from i on has calls.
+// after reports whether every reply of the assistant in turns[i:] has calls.
 func (w *kimiWriter) after(i int) bool {
 	for _, t := range w.turns[i:] {
 		if t.Role == Assistant && len(t.ToolCalls) == 0 {

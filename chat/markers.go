@@ -1,7 +1,7 @@
 package chat
 
-// Marker texts of the families. DeepSeek's bars are U+FF5C and its low lines U+2581: the similar ASCII characters are
-// ordinary text to the tokenizer.
+// Marker texts of the families. In DeepSeek's markers the bar is U+FF5C and the low line U+2581; the similar ASCII
+// characters are ordinary text.
 const (
 	thinkOpen  = "<think>"
 	thinkClose = "</think>"

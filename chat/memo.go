@@ -8,9 +8,8 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// Memo caches tools in the form in which prompts show them, so that a list that is sent repeatedly, as by an agent in
-// every turn, is rendered only once. The zero value is ready to use, and nil caches nothing. It is safe for concurrent
-// use.
+// Memo caches tools in the form in which prompts show them, so that tools that a client sends in every turn are
+// rendered only once. The zero value is ready to use, and a nil Memo caches nothing. It is safe for concurrent use.
 type Memo struct {
 	mu    sync.Mutex
 	tools map[[sha256.Size]byte]*shownTool
@@ -23,13 +22,13 @@ const maxMemo = 8 << 20
 
 // shownTool is a parsed tool. It is immutable.
 type shownTool struct {
-	function *jinja.Dict // tool in the form of OpenAI's function object
-	line     string      // function as JSON text with Python's separators
+	function *jinja.Dict // tool as an object with OpenAI's members name, description, parameters, strict
+	line     string      // function as JSON text with the separators of Python's json.dumps
 	schema   *jinja.Dict // schema of the arguments; nil if there is none
 	err      error       // error of parsing the schema
 }
 
-// Read returns how many tools were parsed so far.
+// Read returns the number of tools that were parsed so far.
 func (m *Memo) Read() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +56,7 @@ func (m *Memo) tool(t *Tool) *shownTool {
 	return shown
 }
 
-// toolKey returns a hash that distinguishes tools.
+// toolKey returns the hash of a tool, the key of shownTool values.
 func toolKey(t *Tool) [sha256.Size]byte {
 	text := make([]byte, 0, 32+len(t.Name)+len(t.Description)+len(t.Parameters))
 	for _, part := range []string{t.Name, t.Description} {

@@ -12,7 +12,7 @@ type callMarkers struct {
 	identity func(text string) (name, id string)
 }
 
-// last returns the token that ends close.
+// last returns the last token of the text in close.
 func (m *callMarkers) last() string { return m.close[strings.IndexByte(m.close, '<'):] }
 
 var (
@@ -23,7 +23,7 @@ var (
 )
 
 // v31Parser parses replies whose calls are enclosed in marker tokens, as in DeepSeek-V3.1 and similar formats. It also
-// accepts a call without the tokens around the list.
+// accepts a call without the tokens begin and end around the list.
 type v31Parser struct {
 	*stream
 	m    *callMarkers
@@ -54,7 +54,7 @@ func (p *v31Parser) content() bool {
 	return false
 }
 
-// list expects a call or the end of the list. A reply that stops after a complete call is complete.
+// list parses the open marker of a call or the end of the list. A reply that stops after a complete call is complete.
 func (p *v31Parser) list() bool {
 	switch p.expect(p.m.open, p.m.end) {
 	case 0:
@@ -100,7 +100,7 @@ func (p *v31Parser) name() bool {
 	return p.enter(p.body)
 }
 
-// body emits the arguments as they arrive: they are already JSON.
+// body emits the arguments as they are generated, because they are already JSON.
 func (p *v31Parser) body() bool {
 	text, which := p.text(p.m.close)
 	p.json.WriteString(text)

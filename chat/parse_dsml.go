@@ -7,8 +7,8 @@ import (
 )
 
 // dsmlParser parses replies with calls in DeepSeek's markup (see dialect.calls). In addition to the encoder's output it
-// accepts a JSON object as the body of an invoke, an invoke that closes itself, a parameter without the string
-// attribute, and any white space between elements.
+// accepts four variants: a JSON object as the body of an invoke, a self-closing invoke, a parameter without the
+// attribute string, and any white space between elements.
 type dsmlParser struct {
 	*stream
 	dsmlTags
@@ -24,7 +24,7 @@ func newDSMLParser(d dialect, req Request, inReasoning bool) Parser {
 	return p
 }
 
-// content parses text up to the block. The blank line before the block belongs to the block.
+// content parses text up to the block with the calls. A blank line before the block is not content.
 func (p *dsmlParser) content() bool {
 	if n := p.cutOpen(); n > 0 {
 		p.deliver(DeltaContent, p.consume(len(p.buf)-n))
@@ -36,8 +36,8 @@ func (p *dsmlParser) content() bool {
 	return p.enter(p.block)
 }
 
-// cutOpen returns the length of the part of the block's opening tag with which the reply ends, if that part contains
-// the token that content never contains; otherwise 0.
+// cutOpen returns how many bytes at the end of a complete reply are an incomplete opening tag of the block. It returns
+// 0 if they do not contain the token ｜DSML｜, because without it they may be content.
 func (p *dsmlParser) cutOpen() int {
 	if !p.done {
 		return 0
@@ -51,7 +51,7 @@ func (p *dsmlParser) cutOpen() int {
 	return 0
 }
 
-// block expects an invoke or the block's end. A reply that stops after a complete invoke is complete.
+// block parses an invoke or the end of the block. A reply that stops after a complete invoke is complete.
 func (p *dsmlParser) block() bool {
 	switch p.expect(p.invokeOpen, p.close) {
 	case 0:
@@ -83,7 +83,7 @@ func (p *dsmlParser) isPrefix() bool {
 	return false
 }
 
-// after allows only white space.
+// after parses the text after the block, which must be white space.
 func (p *dsmlParser) after() bool {
 	p.skipSpace()
 	p.commit()
@@ -117,8 +117,8 @@ func (p *dsmlParser) invokeEnd() bool {
 	return p.malformedOrWait("expected the end of the invoke tag")
 }
 
-// startOnce emits the start of the call with its first argument, so that a body that turns out malformed before that
-// leaves no partial call.
+// startOnce emits the start of the call before its first argument. If the body is malformed before that, no part of the
+// call was emitted.
 func (p *dsmlParser) startOnce() {
 	if !p.begun {
 		p.begun = true
@@ -133,7 +133,8 @@ func (p *dsmlParser) endInvoke() bool {
 	return p.enter(p.block)
 }
 
-// malformedOrWait handles a mismatch that the end of the reply may have caused.
+// malformedOrWait handles an unexpected text. At the end of the reply it may be an incomplete element, otherwise the
+// call is malformed.
 func (p *dsmlParser) malformedOrWait(problem string) bool {
 	if p.done && (len(p.buf) == 0 || p.isPrefix()) {
 		return p.wait()
@@ -157,8 +158,8 @@ func (p *dsmlParser) body() bool {
 	return p.malformedOrWait("expected a parameter element")
 }
 
-// jsonBody waits for the whole object, because text that does not parse must be returned as content. If the end of the
-// reply cuts off an object, everything up to the end belongs to the call.
+// jsonBody parses a JSON object once it is complete, because text that is not JSON must be delivered as content. If the
+// reply ends inside the object, its text is delivered as arguments.
 func (p *dsmlParser) jsonBody() bool {
 	text, which := p.upTo(p.invokeClose)
 	if which < 0 && p.done {

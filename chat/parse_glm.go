@@ -6,7 +6,7 @@ import "strings"
 //
 //	<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value>...</tool_call>
 //
-// Values have no type: the tool's schema distinguishes strings from JSON. Text may follow a call.
+// Values have no type: the tool's schema states whether a value is a string or JSON. Text may follow a call.
 type glmParser struct {
 	*stream
 	tool string
@@ -66,7 +66,8 @@ func (p *glmParser) valueOpen() bool {
 	return p.readValue(key, value{kind: p.types.kind(p.tool, key), end: glmValueClose, next: p.next})
 }
 
-// unexpected reports malformed markup, unless one of the tags was cut off by the end of the reply.
+// unexpected reports malformed markup. If the reply ended inside one of the tags, the call is unfinished, not
+// malformed.
 func (p *glmParser) unexpected(problem string, tags ...string) bool {
 	for _, tag := range tags {
 		if p.done && strings.HasPrefix(tag, string(p.buf)) {
@@ -76,7 +77,7 @@ func (p *glmParser) unexpected(problem string, tags ...string) bool {
 	return p.malformed("%s", problem)
 }
 
-// next expects another argument or the call's end.
+// next parses the start of another argument or the end of the call.
 func (p *glmParser) next() bool {
 	switch p.expect(glmKeyOpen, glmCallClose) {
 	case 0:
@@ -90,7 +91,7 @@ func (p *glmParser) next() bool {
 	return p.unexpected("expected "+glmKeyOpen+" or "+glmCallClose, glmKeyOpen, glmCallClose)
 }
 
-// after drops white space between calls; other text is content again, with the space before it.
+// after skips white space between calls. Other text is content, together with the white space before it.
 func (p *glmParser) after() bool {
 	switch p.expect(glmCallOpen) {
 	case 0:

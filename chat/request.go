@@ -16,10 +16,10 @@ import (
 // turn is a checked message with its index in the request and its JSON parsed.
 type turn struct {
 	Message
-	index     int           // index in Request.Messages; -1 for a message that the format added
-	prefill   bool          // whether the model continues this message; its markers are then markers
+	index     int           // index in Request.Messages; -1 for a message that the format has added
+	prefill   bool          // whether the model continues this message, so that markers in it are effective
 	arguments []*jinja.Dict // arguments of ToolCalls, in the same order
-	merged    mark.Text     // DeepSeek-V4's user turns: messages and results joined to one text
+	merged    mark.Text     // for DeepSeek-V4: text of a user turn, joined from messages and results
 }
 
 // write adds text of the message to a prompt, marked as content unless the model continues the message.
@@ -31,7 +31,7 @@ func (t turn) write(b *mark.Builder, text string) {
 	b.Mark(text)
 }
 
-// checkRequest validates everything that all formats rely on and parses the arguments of replayed calls. roles are the
+// checkRequest validates the rules that all formats share and parses the arguments of earlier calls. roles lists the
 // roles that the format has markers for.
 func checkRequest(req Request, roles ...Role) ([]turn, error) {
 	if len(req.Messages) == 0 {
@@ -138,7 +138,7 @@ func checkChoice(req Request) error {
 	}
 }
 
-// checkEnd validates how the conversation is to be continued.
+// checkEnd validates AddGenerationPrompt and ContinueFinal against the last message.
 func checkEnd(req Request) error {
 	last := len(req.Messages) - 1
 	m := req.Messages[last]
@@ -158,8 +158,8 @@ func checkEnd(req Request) error {
 	return nil
 }
 
-// replayedArguments parses the arguments of a call in a request. If a reply ended by length, its arguments are
-// completed, so that it can be sent back.
+// replayedArguments parses the arguments of a call in a request. Incomplete arguments of a reply that reached its token
+// limit are completed first.
 func replayedArguments(text string) (*jinja.Dict, error) {
 	args, err := parseArguments(text)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -208,7 +208,7 @@ func roleList(roles []Role) string {
 	return strings.Join(names, ", ")
 }
 
-// offered returns the tools that the prompt lists.
+// offered returns the tools of the request that the prompt lists.
 func offered(req Request) []Tool {
 	if req.ToolChoice.Mode == ChoiceNone {
 		return nil
@@ -255,7 +255,7 @@ func callable(req Request) []Tool {
 	return tools
 }
 
-// wrapFunction returns a tool as an entry of OpenAI's tools.
+// wrapFunction returns {"type": "function", "function": function}, an element of OpenAI's tools.
 func wrapFunction(function *jinja.Dict) *jinja.Dict {
 	d := jinja.NewDict()
 	d.Set("type", "function")
@@ -263,7 +263,7 @@ func wrapFunction(function *jinja.Dict) *jinja.Dict {
 	return d
 }
 
-// spaced rewrites JSON text with Python's separators.
+// spaced rewrites JSON text with the separators of Python's json.dumps.
 func spaced(field string, raw json.RawMessage) (string, error) {
 	v, err := jinja.ParseJSON(raw)
 	if err != nil {
@@ -272,7 +272,7 @@ func spaced(field string, raw json.RawMessage) (string, error) {
 	return jinja.JSON(v)
 }
 
-// boolKwarg returns the first of names that is among the extra template arguments.
+// boolKwarg returns the value of the first template argument in names that the request sets, or nil.
 func boolKwarg(req Request, names ...string) (*bool, error) {
 	for _, name := range names {
 		raw, ok := req.Kwargs[name]
@@ -304,8 +304,8 @@ func checkKwargs(req Request, known ...string) error {
 	return nil
 }
 
-// thinkingMode reports whether to reason: as the request sets it, else as the template argument thinking or
-// enable_thinking sets it, else the family's default.
+// thinkingMode reports whether reasoning is on. The field of the request takes precedence over the template arguments
+// thinking and enable_thinking; byDefault is the family's default.
 func thinkingMode(req Request, byDefault bool) (bool, error) {
 	if req.Thinking != nil {
 		return *req.Thinking, nil
@@ -326,7 +326,7 @@ func effortWord(req Request) (string, error) {
 	return strings.ToLower(word), err
 }
 
-// textKwarg returns a template argument that is text; empty without it.
+// textKwarg returns a template argument that is text, or "" if it is not set.
 func textKwarg(req Request, name string) (string, error) {
 	raw, ok := req.Kwargs[name]
 	if !ok {
@@ -339,7 +339,7 @@ func textKwarg(req Request, name string) (string, error) {
 	return s, nil
 }
 
-// rejectEffort refuses an effort for families that do not support one.
+// rejectEffort returns an error if the request sets an effort, for families without effort levels.
 func rejectEffort(req Request, family string) error {
 	if req.Effort == "" {
 		return nil
@@ -349,8 +349,8 @@ func rejectEffort(req Request, family string) error {
 		ErrUnsupported, req.Effort, family)
 }
 
-// results groups the tool messages that answer one assistant message: turns[first:end] with role tool. If every result
-// contains the id of its call, they are put in the order of the calls, because the prompt shows no ids.
+// results groups the tool messages with the results of one assistant message: turns[first:end]. If every result has the
+// id of its call, the results are sorted in the order of the calls, because the prompt shows no ids.
 func results(turns []turn, first int) (group []turn, end int, err error) {
 	end = first
 	for end < len(turns) && turns[end].Role == ToolRole {

@@ -13,13 +13,13 @@ const (
 	valueUnknown valueKind = iota // the schema states no type: JSON if the text parses, otherwise a string
 	valueString                   // always a string
 	valueJSON                     // JSON if the text parses, otherwise a string
-	// valueMixed may be a string or another type, such as null or number. Only null, booleans, arrays and objects are
-	// JSON.
+	// valueMixed may be a string or another type. Null, booleans, arrays and objects are parsed as JSON; everything
+	// else is a string.
 	valueMixed
 )
 
-// admits reports whether a parsed value of kind valueMixed is JSON. A number is not: where strings are allowed, texts
-// such as "007" and "1.0" are more often identifiers than numbers.
+// admits reports whether a parsed value of kind valueMixed is used as JSON. A number is used as a string, because a
+// text such as "007" or "1.0" is more often an identifier.
 func (k valueKind) admits(v jinja.Value) bool {
 	switch v.(type) {
 	case int64, float64, jinja.BigInt:
@@ -28,7 +28,7 @@ func (k valueKind) admits(v jinja.Value) bool {
 	return true
 }
 
-// toolTypes finds the declared type of an argument.
+// toolTypes is used to find the declared type of an argument.
 type toolTypes map[string]*jinja.Dict // parameter schemas by tool name
 
 func newToolTypes(tools []Tool, memo *Memo) toolTypes {
@@ -72,7 +72,7 @@ func (t toolTypes) kind(tool, argument string) valueKind {
 	return valueMixed
 }
 
-// maxSchemaDepth limits how far references and unions are followed.
+// maxSchemaDepth is the maximum depth of nested references and unions that is followed.
 const maxSchemaDepth = 16
 
 // collectTypes adds the JSON types that a schema allows.

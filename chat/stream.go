@@ -11,18 +11,18 @@ import (
 	"sparrow/internal/mark"
 )
 
-// maxName is the maximum length of a tool or parameter name; longer text is not a name.
+// maxName is the maximum length of a tool or parameter name; longer text is treated as content.
 const maxName = 1024
 
-// stream is the part that all parsers share: text that is not parsed yet, pending deltas, and the current call. A
-// family adds states. A state function inspects the text and returns true if it consumed text or changed the state,
+// stream is the part that all parsers share: text that is not parsed yet, pending deltas, and the current call. Each
+// family adds state functions. A state function reads buf; it returns true if it consumed text or changed the state,
 // false if it needs more text.
 type stream struct {
 	buf []byte // text that has not been consumed yet
-	// plain has, for each byte of buf, whether tokens that are not control tokens wrote it; nil if nothing depends on
-	// it.
+	// plain has an entry for each byte of buf: whether the byte comes from a token that is not a control token. It is
+	// nil if no marker is a single token.
 	plain []bool
-	clean int    // offset in buf before which no awaited marker starts
+	clean int    // offset in buf before which no marker that is searched for starts
 	raw   []byte // consumed text that no delta contains yet; it becomes content if the call turns out to be malformed
 	done  bool   // whether Close was called, so that there is no more text
 	state func() bool
@@ -46,7 +46,7 @@ func newStream(req Request) *stream {
 	tools := callable(req)
 	s := &stream{newID: newID, types: newToolTypes(tools, req.Memo), tools: len(tools) > 0}
 	if s.tools {
-		s.tokens = req.CallTokens // if no calls are expected, no marker is searched for
+		s.tokens = req.CallTokens // without tools no marker is searched for, so tokens is not needed
 	}
 	return s
 }
@@ -57,7 +57,7 @@ func randomCallID(int) string {
 	return "call_" + hex.EncodeToString(b[:])
 }
 
-// Feed takes more text.
+// Feed parses more text of the reply.
 func (s *stream) Feed(text mark.Text) []Delta {
 	s.buf = append(s.buf, text.String()...)
 	if len(s.tokens) > 0 {
@@ -72,8 +72,8 @@ func (s *stream) Feed(text mark.Text) []Delta {
 	return s.advance()
 }
 
-// genuine reports whether the marker at an offset of the text was written by its own tokens, not spelled by other
-// tokens.
+// genuine reports whether the marker at offset at comes from its own token. The same characters may come from other
+// tokens; they are text.
 func (s *stream) genuine(at int, marker string) bool {
 	for _, token := range s.tokens {
 		i := strings.Index(marker, token)
@@ -113,7 +113,7 @@ func (s *stream) advance() []Delta {
 	return out
 }
 
-// enter changes the state.
+// enter changes the state function.
 func (s *stream) enter(state func() bool) bool {
 	s.state, s.clean = state, 0
 	return true
@@ -131,11 +131,11 @@ func (s *stream) consume(n int) string {
 	return text
 }
 
-// commit records that everything consumed so far has been delivered or needs no delivery.
+// commit drops the consumed text in raw, because it was delivered or needs no delivery.
 func (s *stream) commit() { s.raw = s.raw[:0] }
 
-// find returns the earliest of the markers in the text, the longest if several start there. which is -1 if there is
-// none; then at is the position where one might still start.
+// find returns the first marker in buf; if several start there, the longest. If there is none, which is -1 and at is
+// the first position where an incomplete marker may start.
 func (s *stream) find(markers []string) (at, which int) {
 	at, which = len(s.buf), -1
 	for i, m := range markers {
@@ -156,7 +156,7 @@ func (s *stream) find(markers []string) (at, which int) {
 	return at, -1
 }
 
-// startOf returns the length of the longest end of the text that begins a marker, without a whole marker.
+// startOf returns the length of the longest proper prefix of the marker with which buf ends.
 func (s *stream) startOf(marker string) int {
 	n := min(len(marker)-1, len(s.buf))
 	for n > 0 && !strings.HasPrefix(marker, string(s.buf[len(s.buf)-n:])) {
@@ -165,8 +165,8 @@ func (s *stream) startOf(marker string) int {
 	return n
 }
 
-// text returns everything up to a marker, and consumes the marker; without one, it returns everything that cannot be
-// the start of one.
+// text returns the text before the first marker, and consumes both. Without a marker, it returns and consumes the text
+// that cannot be the start of one.
 func (s *stream) text(markers ...string) (before string, which int) {
 	at, which := s.find(markers)
 	before = s.consume(at)
@@ -176,7 +176,7 @@ func (s *stream) text(markers ...string) (before string, which int) {
 	return before, which
 }
 
-// upTo returns everything up to a marker, and consumes the marker; without one it consumes nothing.
+// upTo returns the text before the first marker, and consumes both. Without a marker it consumes nothing.
 func (s *stream) upTo(markers ...string) (before string, which int) {
 	at, which := s.find(markers)
 	if which < 0 {
@@ -189,11 +189,12 @@ func (s *stream) upTo(markers ...string) (before string, which int) {
 }
 
 const (
-	needMore = -1 // the text so far may still become one of the options
-	mismatch = -2 // it cannot
+	needMore = -1 // the text so far is a proper prefix of an option
+	mismatch = -2 // the text so far is no prefix of an option
 )
 
-// expect skips white space and consumes one of the options, which must come next.
+// expect skips white space and consumes one of the options, which must follow. It returns the option's index, needMore
+// or mismatch.
 func (s *stream) expect(options ...string) int {
 	s.skipSpace()
 	short := false
@@ -220,7 +221,7 @@ func (s *stream) skipSpace() {
 	}
 }
 
-// deliver emits text and drops its raw form.
+// deliver emits a delta with text and drops the consumed text in raw.
 func (s *stream) deliver(kind DeltaKind, text string) {
 	s.commit()
 	if text == "" {
@@ -236,7 +237,7 @@ func (s *stream) deliver(kind DeltaKind, text string) {
 // start emits the beginning of a call.
 func (s *stream) start(name string) { s.startAs("", name) }
 
-// startAs is start with the id that the model wrote for the call; empty for none.
+// startAs emits the beginning of a call with the id that the model wrote, or with a new id if it is empty.
 func (s *stream) startAs(id, name string) {
 	s.commit()
 	if id == "" {
@@ -260,8 +261,7 @@ func (s *stream) arguments(json string) {
 	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls - 1, Arguments: json}})
 }
 
-// malformed treats the markup as text: everything that was consumed but not delivered, and all that follows, is
-// content.
+// malformed ends the parsing of calls: the consumed text in raw and all following text become content.
 func (s *stream) malformed(format string, args ...any) bool {
 	if s.err == nil {
 		s.err = fmt.Errorf("%w: %s", ErrMalformedCall, fmt.Sprintf(format, args...))
@@ -269,7 +269,7 @@ func (s *stream) malformed(format string, args ...any) bool {
 	return s.enter(s.rest)
 }
 
-// rest delivers everything as malformed content.
+// rest delivers all remaining text as malformed content.
 func (s *stream) rest() bool {
 	s.consume(len(s.buf))
 	if len(s.raw) > 0 {
@@ -279,8 +279,8 @@ func (s *stream) rest() bool {
 	return false
 }
 
-// wait is the result of a state inside a call that needs more text. At the end of the reply the call is unfinished, and
-// its undelivered rest consists of markers and pieces of names, which are not content.
+// wait is the result of a state function inside a call that needs more text. At the end of the reply it reports an
+// unfinished call. The remaining text is dropped, because it consists of incomplete markers and names.
 func (s *stream) wait() bool {
 	if !s.done {
 		return false
@@ -293,8 +293,8 @@ func (s *stream) wait() bool {
 	return false
 }
 
-// begin sets the first state: reasoning if the prompt left the block open or the reply opens it, then content, which is
-// the family's state if calls are expected.
+// begin sets the first state. It is reasoning if the prompt or the reply opens a reasoning block, and content follows.
+// If no calls are expected, the content state is plainContent, otherwise the argument.
 func (s *stream) begin(inReasoning bool, content func() bool) {
 	if !s.tools {
 		content = s.plainContent
@@ -329,7 +329,7 @@ func (s *stream) plainContent() bool {
 	return false
 }
 
-// contentUntil delivers content up to one of the markers; which is -1 while none has been found.
+// contentUntil delivers content up to one of the markers. It returns the marker's index, or -1 if none was found yet.
 func (s *stream) contentUntil(markers ...string) int {
 	at, which := s.find(markers)
 	s.deliver(DeltaContent, s.consume(at))
@@ -339,8 +339,8 @@ func (s *stream) contentUntil(markers ...string) int {
 	return which
 }
 
-// word reads a name up to one of the markers, which must start within maxName bytes. If which is -1 there is no marker
-// yet, or it came too late, and the state function returns.
+// word reads a name up to one of the markers, which must start within maxName bytes. If which is -1, there is no marker
+// or it starts later; the state function then returns again.
 func (s *stream) word(what string, markers ...string) (text string, which int, again bool) {
 	text, which = s.upTo(markers...)
 	switch {
@@ -352,7 +352,8 @@ func (s *stream) word(what string, markers ...string) (text string, which int, a
 	return text, which, true
 }
 
-// validName reports whether text is a tool or parameter name; other text only looks like markup.
+// validName reports whether text can be the name of a tool or parameter. Markup with another name is treated as
+// content.
 func validName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, "\"<>{}\r\n")
 }

@@ -17,8 +17,8 @@ import (
 //
 // The template receives the same variables as in Hugging Face's library: messages, tools (none when there are none),
 // add_generation_prompt, the special tokens by name, and the request's extra arguments. The thinking setting is passed
-// as both thinking and enable_thinking, effort as reasoning_effort. Arguments of replayed calls are mappings, or text
-// for templates that can only join text.
+// as both thinking and enable_thinking, effort as reasoning_effort. Arguments of earlier calls are mappings, or JSON
+// text for templates that concatenate them with other text.
 type Template struct {
 	tmpl     *jinja.Template
 	now      func() time.Time
@@ -40,8 +40,8 @@ type TemplateConfig struct {
 	Stop []string
 	// Special holds further special tokens by their template name, such as "pad_token".
 	Special map[string]string
-	// Tokens are texts of the tokenizer's added tokens: they help to choose a parser if the template contains no
-	// markers.
+	// Tokens are texts of the tokenizer's added tokens. If the template contains no markers of calls, these select the
+	// parser.
 	Tokens []string
 	// Now is the clock for templates that print the date; nil makes such templates fail.
 	Now func() time.Time
@@ -68,8 +68,8 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 	return t, nil
 }
 
-// Try renders one plain message. A template that fails on it fails on every chat; Try finds this when a model is
-// opened, before the first request.
+// Try renders one plain message, and returns an error if the template fails. Such a template would fail on every chat.
+// Callers run Try when they open a model.
 func (t *Template) Try() error {
 	plain := Request{Messages: []Message{{Role: User, Content: "hello"}}, AddGenerationPrompt: true}
 	if _, err := t.Render(plain); err != nil {
@@ -109,8 +109,7 @@ func newPlainParser(req Request, inReasoning bool) Parser {
 	return s
 }
 
-// needsTextArguments tries a conversation with a call: a template that fails on mapping arguments but not on text needs
-// text.
+// needsTextArguments reports whether the template fails for a call with arguments as a mapping but not as text.
 func (t *Template) needsTextArguments() bool {
 	probe := Request{Messages: []Message{
 		{Role: User, Content: "u"},
@@ -132,12 +131,12 @@ func (t *Template) needsTextArguments() bool {
 // Name is "template".
 func (t *Template) Name() string { return "template" }
 
-// Parser returns a parser for reasoning, and for calls if the template's markers are known.
+// Parser returns a parser for reasoning, and for calls if the markers of the template are known.
 func (t *Template) Parser(req Request) Parser {
 	return t.parser(req, begun(t, req))
 }
 
-// Render runs the template.
+// Render executes the template and returns the prompt.
 func (t *Template) Render(req Request) (Prompt, error) {
 	turns, err := checkRequest(req, System, Developer, User, Assistant, ToolRole)
 	if err != nil {
@@ -175,8 +174,8 @@ func (t *Template) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// lastMarker returns the offset of the last occurrence of a marker, -1 if there is none. Content that spells it does
-// not count.
+// lastMarker returns the offset of the last occurrence of a marker, or -1 if there is none. A marker inside content is
+// skipped.
 func lastMarker(t mark.Text, marker string) int {
 	s := t.String()
 	for end := len(s); ; {
@@ -267,8 +266,8 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 			}
 			d := req.Memo.tool(&tool).function
 			if tool.Description == "" {
-				d = readTool(&tool).function // a copy, so that it may be changed
-				d.Set("description", "")     // templates join it to other text
+				d = readTool(&tool).function // a copy, which may be modified
+				d.Set("description", "")     // templates concatenate the description with other text
 			}
 			list.Items = append(list.Items, jinja.Mark(wrapFunction(d)))
 		}
@@ -321,7 +320,8 @@ func (t *Template) message(turn turn) *jinja.Dict {
 	return d
 }
 
-// cutAfter cuts a rendered conversation right after the text of its last message, which the model is to continue.
+// cutAfter cuts a rendered conversation directly after the text of its last message, so that the model continues the
+// message.
 func cutAfter(rendered mark.Text, last turn) (mark.Text, error) {
 	text := rendered.String()
 	trimmed := strings.TrimSpace(last.Content)

@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// closeObject completes the text of a JSON object that was cut off, like the arguments of a call in a reply that ended
-// by length. A string at the end keeps its text; a name without a value, a number and a word at the end are dropped,
-// because they may be incomplete. ok is false if the text does not begin an object or is complete.
+// closeObject completes the text of a JSON object that was cut off, such as the arguments of a call in a reply that
+// reached its token limit. An incomplete string is closed. A member name without a value, a number or a literal at the
+// end is dropped, because it may be incomplete. ok is false if the text does not begin with an object or the object is
+// complete.
 func closeObject(text string) (whole string, ok bool) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {

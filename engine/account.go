@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// publish copies the counters of the scheduler and the cache to Stats. The caller holds the lock.
+// publish copies the counters of the scheduler and of the cache to Stats. The caller holds the lock of the tally.
 func (l *loop) publish() {
 	s := &l.tally.stats
 	s.Running, s.Waiting, s.Preempted = l.sched.Running(), l.sched.Waiting(), l.sched.Preemptions()
@@ -21,7 +21,7 @@ func (l *loop) publish() {
 func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 	l.tally.Lock()
 	defer l.tally.Unlock()
-	l.publish() // the scheduler has moved sequences since the last publish
+	l.publish() // the scheduler's counters have changed since the last publish
 	for i := range items {
 		c := ownerOf(&items[i])
 		if t := c.job.trace; t != nil {
@@ -46,9 +46,9 @@ func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 	}
 }
 
-// account updates the counters for one item of a forward pass, then sends the item's events and, if its choice has
-// finished, ends the choice. Counters are updated first, so that a reader of the last event finds counters that include
-// that event.
+// account updates the counters for one item of a forward pass, sends the item's events, and ends the item's choice if
+// it has finished. Counters are updated first, so that a reader of the last event finds counters that include that
+// event.
 func (l *loop) account(it *sched.Item, p *plan.Plan, outs []outcome, err error) {
 	l.tally.Lock()
 	defer l.tally.Unlock()

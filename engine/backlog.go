@@ -2,23 +2,24 @@ package engine
 
 import "fmt"
 
-// backlog counts accepted sequences that have not run yet, so that a request is refused before it waits for long. A
-// tenant that fills the queue does not block other tenants.
+// backlog counts accepted sequences that have not run yet. Requests that would exceed its limits are refused at once
+// instead of waiting long. A tenant that fills the queue does not block other tenants.
 type backlog struct {
 	most    int // maximum number of waiting sequences
 	waiting int
-	tenants map[string]queued // waiting sequences and requests of each tenant
+	tenants map[string]queued // numbers of waiting sequences and requests, by tenant
 }
 
 // queued counts the waiting sequences of a tenant and the requests that they belong to.
 type queued struct{ sequences, requests int }
 
-// floodFactor limits the waiting sequences of all tenants together, as a multiple of the limit of one tenant.
+// floodFactor is the maximum number of waiting sequences of all tenants, as a multiple of the maximum of one tenant.
 const floodFactor = 4
 
-// add counts n sequences of a tenant's request, or refuses them. If the queue is full, a tenant may still use its share
-// of the queue. It may also queue a second request while at most one waits and one of the two has several choices: the
-// choices of a large request are admitted as they fit, and two such requests do not block each other.
+// add counts n sequences of a tenant's request, or returns ErrQueueFull. If the whole queue is full, a tenant may still
+// add sequences within its share, or its first request. A tenant may also queue a second request while at most one of
+// its requests waits and one of the two has several choices: the choices of a large request are admitted one by one,
+// and two such requests do not block each other.
 func (b *backlog) add(tenant string, n int) error {
 	own := b.tenants[tenant]
 	owners := len(b.tenants)

@@ -11,25 +11,25 @@ import (
 
 // stage is the progress of a batch. The state after each stage:
 //
-//	formed     Scheduler.Schedule has reserved pages; its choices are admitted. Nothing else has changed.
-//	enqueued   the device has its pass.
-//	running    its items are Scheduler.Started: the next batch may be formed and enqueued after it. Tokens that it
-//	           samples stay on the device, where the next pass reads them. Pages of sequences that end or are preempted
-//	           meanwhile are free at once: the device works in the order of passes, so that their next owner writes
-//	           later.
+//	formed     Scheduler.Schedule has reserved pages and admitted the choices. Nothing else has changed.
+//	enqueued   the pass of the batch is enqueued on the device.
+//	running    Scheduler.Started was called: the next batch may be formed and enqueued after it. Tokens that it
+//	           samples stay on the device for the next pass. Pages of sequences that end or are preempted now
+//	           are free at once, because the device runs passes in order.
 //	committed  its pass has ended: tokens are committed, events sent, choices ended. Rows of choices that had ended
-//	           before were computed for nothing.
+//	           before are not used.
 //	drafting   it is committed, and the pass of the drafting layer after it runs: the next batch is formed with drafts
-//	           that have no values here yet.
+//	           whose values are still on the device.
 //	failed     its pass was not enqueued, or has ended with an error. Nothing of it is committed.
 //	ended      nothing is left to do.
 //
-// At most one batch is running or drafting: loop.last. A batch whose results the host must see before the next one is
-// formed (drafts, masks, logits that are read here, records) never has the stage running; on devices that compute while
-// the host waits, no batch has it. Where the device samples tokens, the drafting layer is enqueued after such a batch
-// before it is committed (drafter.enqueue), and with one draft, or a block, for each sequence it is left drafting.
+// At most one batch is running or drafting: loop.last. Some batches never have the stage running, because the host
+// needs their results before it forms the next batch: batches with drafts, masks, records, or logits that the host
+// reads. On synchronous devices no batch has this stage. If the device samples tokens, the draft pass after such a
+// batch is enqueued before the batch is committed (drafter.enqueue). If one draft pass makes all drafts, the batch then
+// has the stage drafting.
 //
-// Where a pass fails, what was enqueued after it is dropped and formed again, and its own items run one by one.
+// If a pass fails, its items run one by one. A batch that was enqueued after it is dropped and formed again.
 type stage uint8
 
 const (
@@ -57,7 +57,7 @@ var transitions = [...][]stage{
 	stageEnded:     {},
 }
 
-// batch holds the items of one pass and its state, from the moment the batch is formed.
+// batch holds the items and the state of one pass, from the time when the items are chosen.
 type batch struct {
 	stage  stage
 	err    error   // error that made the batch fail
@@ -74,8 +74,8 @@ type batch struct {
 	// behind is the stage (running or drafting) of the batch that was in progress when this one was enqueued;
 	// stageFormed if there was none.
 	behind  stage
-	repeats bool // the batch holds one item of a batch that failed
-	between bool // the batch runs between the operations of another batch
+	repeats bool // the batch reruns one item of a failed batch
+	between bool // the batch runs between two operations of another batch
 	// interrupted is the total time of the other batches that ran between the operations of this batch.
 	interrupted time.Duration
 }
@@ -94,7 +94,8 @@ func (b *batch) fail(err error) {
 	b.err = err
 }
 
-// mayRun reports whether the next batch may be formed before the host has the results of this batch, which is enqueued.
+// mayRun reports whether the next batch may be formed before the host has the results of this batch. The pass of this
+// batch is enqueued.
 func (b *batch) mayRun() bool {
 	p := b.pending.Plan()
 	if p.Logits > 0 && p.WholeLogits == p.Logits { // the device has sampled no token

@@ -2,11 +2,10 @@ package engine
 
 import "sparrow/internal/spec"
 
-// block returns the number of tokens that the drafting layers propose in one pass, or 0 if they propose one token at a
-// time.
+// block returns how many tokens the drafting layers propose in one pass; 0 if a pass proposes only the next token.
 func (d *drafter) block() int { return d.info.Config.Model.Block }
 
-// keep appends the drafts of each block to its sequence, as many as the controller expects to be worth verifying.
+// keep appends drafts of each block to its sequence: as many as save time when verified, by the controller's estimate.
 func (d *drafter) keep(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {
@@ -25,8 +24,8 @@ func (d *drafter) keep(rows logits) {
 	}
 }
 
-// seen passes the drafter's confidences for the drafted blocks to the controller. The controller then compares the
-// confidences with the results of verification.
+// seen passes the drafter's confidences in the blocks to the controller, which compares them with the results of
+// verification.
 func (d *drafter) seen(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {
@@ -35,7 +34,7 @@ func (d *drafter) seen(rows logits) {
 	d.control.Seen(d.sure)
 }
 
-// proposal returns the first n drafts of a chain's block with the drafter's confidence in each.
+// proposal returns the first n drafts of a chain's block, with the drafter's confidence in each draft.
 func (k *chain) proposal(rows logits, n int) spec.Proposal {
 	p := spec.Proposal{Request: &k.c.drafts, Drafts: n}
 	for place := range n {

@@ -25,7 +25,7 @@ type cacheSize struct {
 
 func (s *cacheSize) total() int64 { return s.bytes + s.states + s.arena }
 
-// sizing divides the memory of a device between the cache and the passes over it.
+// sizing divides the memory of a device between the cache and the arena of the passes.
 type sizing struct {
 	*setup
 	free, total int64 // bytes of device memory when the weights were loaded; 0 if unknown
@@ -37,19 +37,20 @@ func newSizing(s *setup) (z *sizing, err error) {
 	return z, err
 }
 
-// sizeCache returns the size of the cache: the requested size, or a size computed from the free memory of the device.
+// sizeCache returns the size of the cache: the size that Config requests, or a size computed from the free memory of
+// the device.
 func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	tokens := z.cfg.CacheTokens
 	switch free := z.free; {
 	case tokens > 0:
 	case onDevice(cfg):
-		// Nothing else uses a GPU's memory: the cache is as large as all sequences that can run at the same time may
-		// fill, or as fits.
+		// Only this process uses the GPU's memory. The cache is as large as all sequences that can run at the same time
+		// may fill, or as large as the memory allows.
 		tokens = min(z.cfg.MaxRunning*z.model.Config().MaxPositions, cfg.Page*z.pagesIn(cfg, z.cacheLimit(cfg)))
 	default:
 		tokens = defaultContexts * z.model.Config().MaxPositions
 		if free > 0 {
-			// Pages take a quarter of the free memory: activations and everything else need the rest.
+			// Pages take at most a quarter of the free memory. The rest is for activations and for other programs.
 			tokens = min(tokens, cfg.Page*z.mostPages(cfg, free/4, func(s cacheSize) bool {
 				return s.bytes <= free/4 && s.total() <= spare(free, z.mapped(cfg))
 			}))
@@ -79,8 +80,8 @@ func wholePages(tokens, page int) int {
 // maxCacheBytes bounds a cache on a machine whose memory size is unknown. It prevents integer overflow.
 const maxCacheBytes int64 = 1 << 46
 
-// cacheLimit returns the maximum memory for a cache and the passes over it. On a GPU this is the memory that the
-// weights leave free, minus the memory reserved for operations and a sixteenth for everything else.
+// cacheLimit returns the maximum memory for a cache and the passes over it. On a GPU this is the free memory after the
+// weights were loaded, minus the memory reserved for operations and a sixteenth for other uses.
 func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	switch {
 	case z.total == 0:
@@ -91,8 +92,8 @@ func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	return spare(z.total, z.cfg.WeightBytes)
 }
 
-// spare returns the memory that is left after loading the weights, less an eighth for everything else. If the weights
-// do not fit, they are read from their files repeatedly, and half of the memory is returned.
+// spare returns the memory that is free after loading the weights, minus an eighth of the memory for other uses. If the
+// weights do not fit in memory, they are read from their files repeatedly, and spare returns half of the memory.
 func spare(memory, weights int64) int64 {
 	memory -= memory / 8
 	return max(memory-weights, memory/2)
@@ -137,8 +138,8 @@ func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 		pages*cfg.Page)
 }
 
-// pagesIn returns how many pages, with the window pages, states and passes that go with them, fit in the given number
-// of bytes.
+// pagesIn returns the largest number of pages that fits in the given number of bytes, together with the window pages,
+// sequence states and the arena for passes over these pages.
 func (z *sizing) pagesIn(cfg *plan.Config, bytes int64) int {
 	return z.mostPages(cfg, bytes, func(s cacheSize) bool { return s.total() <= bytes })
 }
@@ -176,8 +177,8 @@ func (z *sizing) cacheOf(cfg *plan.Config, pages int) cacheSize {
 	return s
 }
 
-// arenaBytes returns the memory of passes over sequences of at most context tokens, or 0 if no pass can be planned. New
-// then reports the error for the engine's own context.
+// arenaBytes returns the bytes of the arena for passes over sequences of at most context tokens. It returns 0 if no
+// pass can be planned; New then reports the error when it measures a pass of the engine's context length.
 func (z *sizing) arenaBytes(cfg *plan.Config, context int) int64 {
 	n, err := step.Measure(z.model, *cfg, z.limits(context))
 	if err != nil {

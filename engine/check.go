@@ -7,8 +7,8 @@ import (
 )
 
 // Check returns the first violated invariant of pages, sequences and counters. Its time is proportional to the size of
-// the cache; it is meant for simulations and tests. The loop may call it through Config.Observe. Any goroutine may call
-// it after the loop has ended, when nothing may be in use.
+// the cache; call it in simulations and tests only. The loop may call it through Config.Observe. After the loop has
+// ended, any goroutine may call it; then no page may be in use.
 func (e *Engine) Check() error {
 	for _, p := range e.loop.pools {
 		if err := p.Check(); err != nil {
@@ -50,14 +50,15 @@ func (e *Engine) Check() error {
 // openCounts holds the counts that the inbox and the tally keep for requests that have not ended.
 type openCounts struct {
 	Requests int64
-	Records  int64 // bytes that the requests may record
+	Records  int64 // maximum size of the requests' recorded rows, in bytes
 	Queued   int   // sequences that were in no batch yet
 	Tenants  map[string]queued
 	Begun    int            // requests of which no choice was in a batch yet
 	Waits    map[string]int // number of waiting requests by turn key
 }
 
-// checkCounts compares counters with the requests that have not ended. The caller holds the lock.
+// checkCounts compares the counters of the inbox and the tally with the requests that have not ended. The caller holds
+// the lock.
 func (e *Engine) checkCounts() error {
 	open := map[*Job]bool{}
 	for _, j := range e.inbox.jobs {
@@ -94,7 +95,7 @@ func (e *Engine) checkCounts() error {
 	return nil
 }
 
-// check compares the counters of sequences that fetch pages with the scheduled sequences.
+// check compares the counters of sequences that fetch pages from tiers with the sequences of the scheduler.
 func (t *tiers) check() error {
 	if t == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"sparrow/tokenizer"
 )
 
-// choice is one of a job's n continuations.
+// choice is one of the continuations that a job generates for its prompt.
 type choice struct {
 	job       *Job
 	index     int
@@ -24,11 +24,11 @@ type choice struct {
 	decoded   int                // bytes of text decoded so far
 	stops     *sample.StopMatcher
 	maxTokens int
-	drafts    spec.Request    // drafting state: how many tokens to draft
+	drafts    spec.Request    // drafting state: counters from which the draft length is chosen
 	recording *step.Recording // recorded rows; nil if nothing is recorded
 
 	state  model.State     // sequence state of a stateful model while the sequence holds pages; else nil
-	scored []sample.Scored // tokens of the prompt with log probabilities that were not sent yet
+	scored []sample.Scored // prompt tokens with their log probabilities, not sent to the reader yet
 	// restarts is the number of times that the sequence was computed again because a failed pass left its state
 	// unusable.
 	restarts int
@@ -36,21 +36,23 @@ type choice struct {
 	restore  *restore      // transfer of pages from tiers; nil if there is none
 	restored Restored      // pages restored from tiers since the latest admission
 	matched  string        // stop string that ended the choice
-	draws    []sample.Draw // memory for the sampling parameters of a target pass
-	guesses  []sample.Draw // memory for the sampling parameters of a draft pass
-	// drafted is the row of the draft pass in progress that gives the sequence's draft, counted from 1; 0 if none.
+	draws    []sample.Draw // reused memory for the sampling parameters of a forward pass
+	guesses  []sample.Draw // reused memory for the sampling parameters of a draft pass
+	// drafted is the number of the row, from 1, of the draft pass in progress that produces the sequence's next draft;
+	// 0 if none.
 	drafted int
-	follow  []int32      // memory for the tokens of a draft pass that the host has not seen
-	right   []step.Range // memory for the ranges of target tokens that accept the drafts
-	sampled int          // row of the pass in progress from which the next token is sampled, counted from 1
+	follow  []int32      // reused memory for token ids of a draft pass whose values are still on the device
+	right   []step.Range // reused memory for the result of rightDrafts
+	sampled int          // number of the row, from 1, of the pass in progress from which the next token is sampled
 	ran     bool         // the choice was part of a batch
-	// Fields for the trace: the time of its latest batch, and its number of suspensions before that batch.
+	// Fields for the trace: the time of the choice's latest batch, and how often the choice was preempted before that
+	// batch.
 	latest    time.Time
 	suspended int
 	ended     bool
 }
 
-// scoresOnly reports whether the choice ends when its prompt is computed.
+// scoresOnly reports whether the request only scores its prompt, so that the choice ends when the prompt is computed.
 func (c *choice) scoresOnly() bool { return c.job.request.Score != nil && c.job.request.Score.Only }
 
 // ownerOf returns the choice that an item belongs to.
@@ -62,15 +64,15 @@ type outcome struct {
 	finish Finish // empty while the choice continues
 }
 
-// needsLogits reports whether the choice needs whole rows of logits: for its sampler, for a mask that may apply, or to
-// score its prompt.
+// needsLogits reports whether the choice needs whole rows of logits: for sampling on the host, for a mask of allowed
+// tokens, or to score its prompt.
 func (c *choice) needsLogits() bool {
 	return c.sampler.NeedsLogits(c.job.setup.draws) || !c.limits.free() || c.scores()
 }
 
-// draw returns the parameters with which the device samples tokens from n rows of logits. At the first row, the output
-// has ahead more tokens than the host knows. The result is nil if the most probable token is taken or the host samples.
-// The result is valid until the next call with the same to.
+// draw returns the parameters with which the device samples tokens from n rows of logits. At the first of these rows,
+// the answer has ahead more tokens on the device than on the host. The result is nil for greedy sampling, or if the
+// host samples. It is stored in to, so the next call with the same to overwrites it.
 func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	if c.needsLogits() || !c.sampler.NeedsLogits(false) {
 		return nil
@@ -82,9 +84,9 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
-// drawBlock returns the parameters with which the device samples n drafts of a block. At the first draft, the output
-// has ahead more tokens than the host knows; each draft uses the random number of its own position. The result is nil
-// if the most probable tokens are taken. Biases, penalties and masks are applied when drafts are verified.
+// drawBlock returns the parameters with which the device samples n drafts of a block. At the first draft, the answer
+// has ahead more tokens on the device than on the host; each draft uses the random number of its position. The result
+// is nil for greedy sampling. Biases, penalties and masks are applied when drafts are verified.
 func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
 		return nil
@@ -96,8 +98,8 @@ func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	return c.guesses
 }
 
-// ahead returns how many tokens the sequence will have, beyond those that the host knows, when the first row of logits
-// of its last item is sampled.
+// ahead returns how many tokens of the sequence the host does not have yet when the first row of logits of its latest
+// item is sampled on the device.
 func (c *choice) ahead(it *sched.Item) int {
 	return it.Cached + len(it.Tokens) - it.Drafts - len(c.seq.Tokens)
 }
@@ -117,7 +119,7 @@ func (c *choice) sample(row logitRow) (sample.Choice, error) {
 
 // advance chooses the next token of a choice from a row of logits, adds it to the sequence, turns it into text, and
 // decides whether the choice has ended. draft is the token that was drafted for this position, or negative if there was
-// none. It changes nothing outside the choice.
+// none. Only the choice itself is changed.
 func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	got, err := c.sample(row)
 	if err != nil {
@@ -152,14 +154,14 @@ func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	return out, nil
 }
 
-// rightDrafts returns, for each draft of an item, the range of target tokens that accept it, before the host knows the
+// rightDrafts returns, for each draft of an item, the range of target tokens that accept it, before the host has the
 // target's tokens.
 func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	c.right = c.right[:0]
 	for i, draft := range it.DraftTokens() {
 		r := step.Range{Least: draft, Most: draft}
 		if p := c.job.setup.cfg.DraftAccept; p > 0 {
-			// This range is empty: no target token accepts the draft.
+			// Least is 1 and the maximum is 0: the range is empty, so that no target token accepts the draft.
 			r = step.Range{Least: 1}
 			if c.pretends(c.limits.made+c.ahead(it)+i, p) {
 				r = step.Range{Most: math.MaxInt32}
@@ -170,13 +172,13 @@ func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	return c.right
 }
 
-// pretends reports, with the probability p, that the draft of an output token is accepted. The result depends only on
-// the seed, the choice and the token's index.
+// pretends simulates verification for benchmarks: it returns true, the draft counts as accepted, with probability p.
+// The result depends only on the seed, the choice's index and the index of the output token.
 func (c *choice) pretends(token int, p float64) bool {
 	return sample.Uniform(c.job.request.Sampling.Seed, c.index, token, sample.StreamAccept) < p
 }
 
-// pretend returns the draft with probability p, otherwise a token other than the draft.
+// pretend returns, for benchmarks, the draft with probability p, otherwise a token other than the draft.
 func (c *choice) pretend(sampled, draft int32, p float64) int32 {
 	switch {
 	case c.pretends(c.limits.made, p):
@@ -202,8 +204,8 @@ func (c *choice) addText(ev *Event) (stopped bool) {
 	return stopped
 }
 
-// flushText adds text that was held back: an incomplete character, as U+FFFD, and text that may begin a stop string. It
-// reports whether this text completed a stop string. After a stop string was found, no text is held back.
+// flushText adds text that earlier events did not send: an incomplete character, as U+FFFD, and text that may begin a
+// stop string. It reports whether a stop string is complete now. After a stop string was found, there is no such text.
 func (c *choice) flushText(ev *Event) (stopped bool) {
 	if c.decoder == nil {
 		return false

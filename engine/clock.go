@@ -2,13 +2,14 @@ package engine
 
 import "time"
 
-// Clock is the engine's clock, and the only way in which its goroutines wait. A simulation uses a virtual clock:
-// simulated hours take seconds, and all runs with the same seed are equal.
+// Clock is the clock of the engine. Goroutines of the engine start and wait only through it. A simulation uses a
+// virtual clock: simulated hours take seconds, and all runs with the same seed are equal.
 type Clock interface {
 	Now() time.Time
 	// Go runs f concurrently with its caller.
 	Go(f func())
-	// Wait returns true once wake has a value or is closed. It returns false after limit, if limit is positive.
+	// Wait waits until wake has a value or is closed, and returns true. If limit is positive, it returns false after
+	// that time.
 	Wait(wake <-chan struct{}, limit time.Duration) bool
 }
 
@@ -34,7 +35,6 @@ func (machine) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// now returns the time of the engine's clock.
 func (s *setup) now() time.Time { return s.cfg.Clock.Now() }
 
 // since returns the time elapsed since t on the engine's clock.

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/model"
 )
 
-// lose ends every request after an error from which the device does not recover. The process continues to run, refuses
-// requests with this error and still serves its status.
+// lose fails every request after an error from which the device does not recover. The process continues: it refuses new
+// requests with this error and still reports its status.
 func (l *loop) lose(err error) {
 	l.tally.Lock()
 	defer l.tally.Unlock()

@@ -8,21 +8,21 @@ import (
 	"sparrow/kernel"
 )
 
-// On a device that computes while the host waits, a batch of prompts need not delay decoding sequences until it ends:
-// between two of its operations the loop runs whole batches of decoding sequences, in a second workspace, once these
-// sequences have waited for as long as Config.MaxStall allows. The longest gap in a stream then depends only on the
-// longest operation of a batch, not on how well the time of the batch was predicted.
+// This file limits how long prompts delay decoding sequences on a synchronous device, whose calls return when the
+// computation has ended. Between two operations of a batch of prompts, the loop runs whole batches of decoding
+// sequences in a second workspace, once these sequences have waited for as long as Config.MaxStall allows. The longest
+// time between two tokens then depends on the longest operation of a batch, not on a predicted time of the batch.
 //
-// The batch in progress continues to write the pages of its sequences. No batch in between takes pages from them:
-// sched.Scheduler.Between does not preempt, and arrivals and cancellations wait for the end of the batch.
+// Batches that run in between take no pages from the sequences of the batch in progress: sched.Scheduler.Between does
+// not preempt, and arrivals and cancellations are processed after the batch in progress.
 
-// innerPasses runs batches between the operations of another batch. Its passes are nil if batches are not divided.
+// innerPasses runs batches between the operations of another batch. The field passes is nil if batches are not divided.
 type innerPasses struct {
-	passes *passes   // passes whose workspace is free while another pass is in progress
+	passes *passes   // passes with their own workspace, for use while another pass is in progress
 	batch  batch     // memory for the batches that run in passes
 	at     time.Time // time when the operation in progress began
-	// took is the time of the latest batch that only decodes, tookBefore is the time of the previous such batch, and
-	// most is a slowly decaying maximum of such times.
+	// took and tookBefore are the times of the latest two batches that only decode. most is a slowly decaying maximum
+	// of such times.
 	took, tookBefore, most time.Duration
 	// longest is the longest operation of the batch in progress, before is the longest operation of the previous batch,
 	// and usual is the average of longest over many batches.
@@ -30,8 +30,7 @@ type innerPasses struct {
 	batches                int
 }
 
-// divides reports whether batches of prompts are divided. Batches are divided on a single device that computes while
-// the host waits.
+// divides reports whether batches of prompts are divided. Batches are divided on a single synchronous device.
 func (s *setup) divides() bool {
 	_, one := s.model.Device().(kernel.Device)
 	return one && s.cfg.MaxStall > 0 && !kernel.IsAsynchronous(s.model.Device())
@@ -47,7 +46,8 @@ func (z *sizing) innerLimits(context int) step.Limits {
 // runDivided enqueues the operations of a batch of prompts one by one, and runs decoding sequences between them.
 func (l *loop) runDivided(b *batch) error {
 	i := &l.inner
-	// If l.waiting is set, streams have waited since an operation of the previous batch, and that time counts too.
+	// If l.waiting is set, decoding sequences have waited since an operation of the previous batch; that time is
+	// included.
 	if l.waiting.IsZero() {
 		l.waiting, i.at = b.begun, l.now()
 	}
@@ -76,7 +76,7 @@ func (b *batch) operate(log *slog.Logger) (more bool, err error) {
 	return left > 1, err
 }
 
-// between runs decoding sequences between two operations of a batch, if they have waited for long enough.
+// between runs decoding sequences between two operations of b, if they have waited for at least waitLimit.
 func (l *loop) between(b *batch) {
 	i := &l.inner
 	if l.waiting.IsZero() {
@@ -111,22 +111,23 @@ func (l *loop) runNow(b *batch) {
 	l.observe(b.between)
 }
 
-// note records the time of a batch that only decodes. Slow batches come in groups, while the machine is busy with other
-// work; therefore most decays slowly.
+// note records the time of a batch that only decodes. The field most decays slowly, because slow batches come in
+// groups, while other programs use the machine.
 func (i *innerPasses) note(took time.Duration) {
 	i.took, i.tookBefore = took, i.took
 	i.most = max(took, i.most-(i.most-took)/4)
 }
 
-// waitLimit returns how long decoding sequences wait before they run: the bound, minus the time of their own batch,
-// minus the time of the operation that may just begin. The result is at least half of the bound, and at least the time
-// of a decode batch, so that prompts get half of the time. A single very slow batch does not raise the result.
+// waitLimit returns how long decoding sequences wait before they run: the bound, minus the time of their batch, minus
+// the time of one operation, which may have just begun. The result is at least half of the bound, and at least the time
+// of a decode batch, so that prompts get half of the time. That time is the smaller one of the latest two batches, so a
+// single slow batch does not raise the result.
 func (i *innerPasses) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
-// stall returns the usual maximum wait of decoding sequences. It returns 0 if that is within the bound, or within half
-// of the bound plus the time of a decode batch.
+// stall returns the usual maximum wait of decoding sequences, if it exceeds both the bound and half of the bound plus
+// the time of a decode batch; otherwise 0.
 func (i *innerPasses) stall(bound time.Duration) time.Duration {
 	took := min(i.took, i.tookBefore)
 	gap := i.waitLimit(bound, i.usual) + i.usual + took

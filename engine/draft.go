@@ -16,10 +16,10 @@ import (
 // target. It then proposes the next tokens of each sequence: one token with each pass, or a block of tokens with one
 // pass (plan.Model.Block; the forward pass has stored what the block's stages need). The next batch then verifies the
 // proposals: it computes several rows of a sequence at once, and loop.sampleItem samples from them exactly as plain
-// decoding would. So the answer is the same with and without drafts, at any temperature and under any constraint; see
-// package spec.
+// decoding would. Therefore the answer is the same with and without drafts, for any sampling parameters and
+// constraints; see package spec.
 
-// drafter drafts tokens after a batch. A nil *drafter drafts nothing. The loop owns it.
+// drafter runs the drafting layer after a batch. A nil *drafter drafts nothing. Only the loop uses it.
 type drafter struct {
 	*setup
 	tally    *tally
@@ -27,29 +27,30 @@ type drafter struct {
 	sched    *sched.Scheduler
 	control  *spec.Controller
 
-	choices []*choice // choices with rows in the latest draft pass
+	choices []*choice // choices with rows in the latest draft pass, in order
 	chains  []chain
-	// adapting holds the requests of a batch whose number of drafts is adaptive. together is the common number of
-	// drafts for all of them; 0 means that each request has its own number.
+	// adapting holds the requests of a batch whose draft length is adaptive. together is the draft length of all of
+	// them; 0 means that each request has its own.
 	adapting []*spec.Request
 	together int
 	sure     []spec.Proposal // proposals of the latest blocks, with confidences
-	// blind reports that the number of verified drafts of the next blocks is decided before the host sees the blocks.
+	// blind is true if the number of drafts to verify is chosen before the host has the next blocks and their
+	// confidences.
 	blind bool
-	saw   time.Time // time when the host saw the latest blocks, if the device was idle then; else zero
+	saw   time.Time // time when the host received the latest blocks, if the device was idle then; else zero
 }
 
-// chain holds the drafts of one choice while they are made.
+// chain holds the state of one choice while tokens are drafted for it.
 type chain struct {
 	c      *choice
 	want   int        // number of drafts to make
-	work   int        // index of the chain's work in the latest draft pass
-	row    int        // index of the chain's row of logits in the latest draft pass
-	limits constraint // constraint of the choice as it will be after the drafts
+	work   int        // index of the choice in the works of the latest draft pass
+	row    int        // index of the choice's row of logits in the latest draft pass
+	limits constraint // copy of the choice's constraint, advanced by the drafts
 }
 
-// ahead is a draft pass that was enqueued right after a forward pass, before the host has the tokens of that pass. It
-// stores all rows of every item; only the accepted rows count.
+// ahead is a draft pass that was enqueued right after a forward pass, before the host has the tokens of that pass. The
+// draft pass stores all rows of every item in the cache; rows of rejected tokens are overwritten later.
 type ahead struct {
 	on      bool
 	pending step.Pending
@@ -60,8 +61,8 @@ type ahead struct {
 	prompts bool // some rows belong to prompts
 }
 
-// place is the position of an item in a draft pass: the index of its work, negative if the item has no work, and the
-// index of its row of logits.
+// place is the position of an item in a draft pass: its index in the list of works, negative if the pass does not
+// contain the item, and the index of its row of logits.
 type place struct{ work, row int }
 
 // reads reports whether the drafting layer reads the rows of an item. Layers that draft blocks read only the item's
@@ -109,7 +110,8 @@ func (d *drafter) enqueue(b *batch) {
 	a.pending, a.err = p.runner.StartDraft(p.drafts, false)
 }
 
-// wait waits for a draft pass that was enqueued after a batch. A panic in it is returned as an error.
+// wait returns the rows of logits of the draft pass that was enqueued after a batch, when the pass has ended. A panic
+// in it is returned as an error.
 func (d *drafter) wait(b *batch) (rows logits, err error) {
 	defer recoverTo(&err, d.cfg.Log, "a draft pass panicked")
 	a := &b.ahead
@@ -134,8 +136,8 @@ func (d *drafter) forget(b *batch) {
 	}
 }
 
-// leave leaves a batch in the stage drafting and reports whether it did. This is possible if one draft pass gives every
-// chain all its drafts: a single draft, or a block. The next batch reads the drafts on the device.
+// leave moves a batch to the stage drafting if one draft pass gives every chain all its drafts: a single draft, or a
+// block. It reports whether it did. The next batch reads the drafts on the device.
 func (d *drafter) leave(b *batch) bool {
 	a := &b.ahead
 	if p := a.pending.Plan(); a.err != nil || len(d.chains) == 0 || p.WholeLogits > 0 || d.block() > 0 && !d.blind {
@@ -254,8 +256,8 @@ func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
 	return rows, err
 }
 
-// size returns the number of rows of the next draft pass, and whether some of these rows belong to prompts. All blocks
-// have the same size.
+// size returns the number of rows of the next draft pass, or the number of rows of one block, and whether some rows
+// belong to prompts.
 func (d *drafter) size(p *passes) (rows int, prompts bool) {
 	if n := d.block(); n > 0 {
 		return n * len(p.drafts), false
@@ -275,8 +277,8 @@ func (d *drafter) launched(b *batch) {
 	d.saw = time.Time{}
 }
 
-// notePass records a draft pass. The time of the pass is the time since begun; if the host was late, the true time is
-// shorter.
+// notePass records a draft pass. The time since begun is taken as the time of the pass; late means that the pass has
+// ended earlier than now.
 func (d *drafter) notePass(begun time.Time, late bool, err error, p *plan.Plan, rows int, prompts bool) {
 	d.tally.notePass(d.since(begun), err)
 	if err == nil && p != nil && !prompts {
@@ -291,10 +293,10 @@ func (d *drafter) noteForward(p *plan.Plan, took time.Duration) {
 	}
 }
 
-// agree makes all adaptive requests of a batch draft the same number of tokens, on an asynchronous device. The next
-// batch can then be captured and padded; with one draft for each sequence it can also be enqueued while the drafting
-// layer runs. For blocks this applies if the number of drafts does not depend on the drafter's confidence; otherwise
-// all tokens of the block are drafted, and keep decides.
+// agree sets one draft length for all adaptive requests of a batch, on an asynchronous device. The next batch then has
+// a shape that can be captured and padded. With one draft for each sequence, it can also be enqueued while the drafting
+// layer runs. The same holds for blocks if the draft length does not depend on the drafter's confidence; otherwise
+// whole blocks are drafted, and keep chooses how many drafts are verified.
 func (d *drafter) agree(b *batch) {
 	d.together, d.adapting, d.blind = d.block(), d.adapting[:0], false
 	if !d.overlap {
@@ -312,7 +314,7 @@ func (d *drafter) agree(b *batch) {
 }
 
 // add adds the rows of an item, or a block after these rows, to the first draft pass, unless that draft pass is already
-// enqueued. If the sequence's next token was sampled, a chain begins.
+// enqueued. If the sequence's next token was sampled, add also begins a chain of drafts after it.
 func (d *drafter) add(b *batch, number int) {
 	it := &b.items[number]
 	c := ownerOf(it)
@@ -330,8 +332,8 @@ func (d *drafter) add(b *batch, number int) {
 	if c.drafts.Adapts() && d.together > 0 {
 		want = d.together
 	}
-	// The next token comes from the target. Drafts after the last allowed token, or more than a batch verifies, are
-	// never used.
+	// One of the remaining tokens comes from the target. More drafts than the choice may still generate, or than a
+	// batch verifies, would not be used.
 	if b.between { // prompts wait while a batch runs between the operations of another batch
 		want = 0
 	}
@@ -391,8 +393,8 @@ func (d *drafter) stop(err error) {
 	}
 }
 
-// noteEnded logs and counts a choice that stops drafting because drafts cost more time than they save. Its later pages
-// lack the drafting layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
+// noteEnded logs and counts a choice whose drafting was stopped because drafts cost more time than they save. Its later
+// pages lack the drafting layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
 func (d *drafter) noteEnded(c *choice) {
 	u := &c.job.usage
 	d.cfg.Log.Info("drafting costs more time than it saves and is stopped", "id", c.job.request.ID, "choice",

@@ -14,15 +14,14 @@ import (
 	"sparrow/plan"
 )
 
-// Config holds the parameters of New other than the model. Every size is set; package sparrow has the defaults.
+// Config holds the parameters of New other than the model. Package sparrow sets the defaults; New does not.
 type Config struct {
 	Policy plan.Policy
 	Draft  spec.Setting
-	// DraftAccept is the share of drafts that count as accepted, whatever the model computes, for benchmarks; 0
-	// compares drafts with the
-	// target.
+	// DraftAccept is used by benchmarks: it is the probability with which a draft counts as accepted, independent of
+	// the model's tokens. 0 means that drafts are compared with the target's tokens.
 	DraftAccept float64
-	CacheTokens int // size of the cache in tokens; 0 sizes the cache by memory
+	CacheTokens int // size of the cache in tokens; 0 chooses a size by the free memory
 	// ContextTokens is the maximum length of a sequence; 0 means the model's limit, or the size of the cache if that is
 	// smaller.
 	ContextTokens int
@@ -34,7 +33,7 @@ type Config struct {
 	MaxStall time.Duration
 	NoReuse  bool
 	NoGraphs bool // disables captured graphs
-	// NoOverlap forms each batch only after the previous batch has ended and the host has sampled its tokens.
+	// NoOverlap disables overlap: a batch is formed after the previous batch has ended and the host has its tokens.
 	NoOverlap     bool
 	PadStates     bool            // value of step.Limits.PadStates
 	CacheEvents   prefix.Listener // called for changes of the prefix cache; may be nil
@@ -46,17 +45,17 @@ type Config struct {
 	// disables recording.
 	RecordBytes int64
 	SelfTest    SelfTest
-	Watchdog    time.Duration // maximum time of a pass before it is reported; 0 means no limit
+	Watchdog    time.Duration // time after which a pass that has not ended is reported; 0 disables this
 	Log         *slog.Logger
 	Tiers       tier.Options // storage of pages outside the device
 	Weights     tier.Weights // identities of the weights, by which pages in tiers are found
 	Clock       Clock        // clock of the engine; nil means the system clock
-	// Usage counts the chosen experts; it may hold counts of earlier engines. nil counts nothing. The engine owns it
-	// until its loop has ended.
+	// Usage is the table to which the engine adds the numbers of chosen experts; it may hold counts of earlier engines.
+	// nil disables counting. Only the engine may use the table until its loop has ended.
 	Usage *usage.Table
-	// Moves is the current placement of experts for a model whose experts may move: the experts chosen most often, by
-	// Usage, move to the device between steps. Usage must be set. nil moves none. The engine changes it until its loop
-	// has ended.
+	// Moves is the current placement of experts, for a model whose experts can move: the experts chosen most often, by
+	// Usage, move to the device between steps. Usage must be set. nil disables moving. The engine changes the placement
+	// until its loop has ended.
 	Moves *placement.Placement
 	// Observe is called by the loop after every iteration, and after every batch between the operations of another; it
 	// may call Check. It may be nil.
@@ -74,7 +73,7 @@ type Engine struct {
 	loop   *loop
 }
 
-// Run runs the loop. It returns when the engine is closed.
+// Run forms and runs batches until the engine is closed.
 func (e *Engine) Run() {
 	e.cfg.Clock.Go(func() { e.loop.watchdog.watch(e.inbox.stopped) })
 	e.loop.run()
@@ -83,8 +82,7 @@ func (e *Engine) Run() {
 // Info returns the description of the engine.
 func (e *Engine) Info() Info { return e.info }
 
-// Stats returns a snapshot of the counters. It includes everything up to the last event that a job's reader has
-// received.
+// Stats returns a snapshot of the counters. It includes all work up to the latest event that any reader has received.
 func (e *Engine) Stats() Stats {
 	e.tally.Lock()
 	defer e.tally.Unlock()
@@ -110,8 +108,8 @@ func (e *Engine) Plans() []PlanRecord {
 	return e.tally.plans.all()
 }
 
-// Close stops the loop: no new request is accepted, and requests in flight run to their end. If ctx ends first they
-// fail with ErrClosed. Every call returns after the loop has ended; the model is not used after that.
+// Close stops the loop: no new request is accepted, and requests in flight run to their end. If ctx ends first, these
+// requests fail with ErrClosed. Close returns when the loop has ended and the model is no longer used.
 func (e *Engine) Close(ctx context.Context) {
 	e.inbox.stop(ctx.Err() != nil)
 	end := context.AfterFunc(ctx, func() { e.inbox.stop(true) })
@@ -119,7 +117,8 @@ func (e *Engine) Close(ctx context.Context) {
 	e.cfg.Clock.Wait(e.inbox.stopped, 0)
 }
 
-// Flush empties the prefix cache between two iterations and returns when that is done.
+// Flush empties the prefix cache between two iterations of the loop. It returns when the cache is empty, or with an
+// error if ctx or the engine ends first.
 func (e *Engine) Flush(ctx context.Context) error {
 	e.tally.Lock()
 	closing := e.inbox.closing
@@ -130,7 +129,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 	return e.inbox.await(ctx, &e.inbox.flushes)
 }
 
-// Submit checks a request and queues it.
+// Submit checks a request and queues it. The job returns the request's events.
 func (e *Engine) Submit(r Request) (*Job, error) {
 	j, err := e.intake.prepare(r)
 	if err != nil {
@@ -147,7 +146,7 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	return j, nil
 }
 
-// Wait estimates how long a request would wait before it runs. Requests without a tenant are identified by their
+// Wait estimates how long a request would wait before it runs. A request without a tenant waits in the queue of its
 // source.
 func (e *Engine) Wait(tenant, source string) time.Duration {
 	e.tally.Lock()

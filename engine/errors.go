@@ -8,18 +8,18 @@ var ErrClosed = errors.New("sparrow: the engine is closed")
 // ErrQueueFull means that the maximum number of sequences is waiting; try again later.
 var ErrQueueFull = errors.New("sparrow: the queue is full")
 
-// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
-// names the field.
+// ErrRequest is wrapped by every error about an invalid request, which is refused before anything is computed. A
+// RequestError names the field.
 var ErrRequest = errors.New("sparrow: bad request")
 
 // ErrContext means that a prompt, or the answer requested after it, does not fit in the context. The RequestError that
 // also wraps it names the field.
 var ErrContext = errors.New("sparrow: the context is too short")
 
-// ErrStep means that the model failed on this request only; others were not affected.
+// ErrStep means that the forward pass or the sampling of this request failed; other requests are not affected.
 var ErrStep = errors.New("sparrow: the model failed on this request")
 
-// RequestError describes a problem in one field of a request, named as on the wire.
+// RequestError describes a problem in one field of a request. Field is the field's name in the HTTP API.
 type RequestError struct {
 	Field  string
 	Reason string
@@ -36,13 +36,13 @@ func (e *RequestError) Unwrap() []error {
 	return []error{ErrRequest, e.Err}
 }
 
-// ErrSelfTest means that the self-test found wrong results on the device; the engine does not open.
+// ErrSelfTest means that the self-test found wrong results on the device; the engine is not opened.
 var ErrSelfTest = errors.New("sparrow: the self-test failed")
 
 // ErrDevice means that the device can no longer be used: all its requests have failed, and no new request is accepted.
 var ErrDevice = errors.New("sparrow: the device failed")
 
-// diagnose adds the cause to an error, if it is known.
+// diagnose returns the error with its cause, if Config.Diagnose knows one.
 func (c *Config) diagnose(err error) error {
 	if c.Diagnose == nil {
 		return err

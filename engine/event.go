@@ -21,12 +21,12 @@ const (
 	FinishError     Finish = "error"      // the request failed; Event.Err states why
 )
 
-// Event is one token of a choice, or the end of the choice. An event for a plain token allocates nothing.
+// Event is one token of a choice, or the end of the choice. An event that has only a token allocates nothing.
 type Event struct {
 	Choice  int
 	Token   int32  // token id; -1 if the event has no token
 	Text    string // whole characters; bytes that form no character are U+FFFD
-	Decoded int    // bytes of text up to the end of this token; Text may lag behind if a stop string may begin
+	Decoded int    // bytes of text up to the end of this token; text that may begin a stop string is sent later
 	Logprob float64
 	Top     []sample.TokenLogprob
 	// Scores are the next tokens of the prompt with their log probabilities, in an event without a token.
@@ -52,10 +52,10 @@ type Usage struct {
 // Trace describes how a request was processed.
 type Trace struct {
 	ID    string
-	Match kv.Match // prefix match of the first choice's prompt
-	// Matches holds the prefix matches of all choices: the other choices share the pages of the first choice's prompt.
+	Match kv.Match // result of looking up the first choice's prompt in the prefix cache
+	// Matches holds the lookup results of all choices. The other choices reuse the pages of the first choice's prompt.
 	Matches   []kv.Match
-	Restored  Restored // pages that tiers gave the first choice beyond Match
+	Restored  Restored // pages that the first choice got from tiers, in addition to Match
 	Queued    time.Duration
 	Prefill   time.Duration // time from admission to the first token
 	Decode    time.Duration
@@ -66,7 +66,8 @@ type Trace struct {
 
 	// Times of events; zero if an event did not happen.
 	Arrived, Admitted, First, Ended time.Time
-	// Suspended lists the times from the last step before a preemption to the next step, of any choice.
+	// Suspended lists the periods in which a choice was preempted: from its last step before the preemption to its next
+	// step.
 	Suspended []Period
 	Compiled  Period // time in which schemas and tools were compiled
 	// Parsed is the time from the first to the last piece of a tool call; set by package sparrow.
@@ -74,7 +75,7 @@ type Trace struct {
 	Calls  int // number of parsed tool calls; set by package sparrow
 }
 
-// Period is the time between two moments.
+// Period is the time from From to To.
 type Period struct{ From, To time.Time }
 
 // PlanUse is a plan and the number of passes that ran this request with it.

@@ -14,7 +14,7 @@ import (
 	"sparrow/sample"
 )
 
-// runner begins and ends passes and waits for their results; step.Runner implements it through steps.
+// runner enqueues passes and waits for their results. Type steps implements it with a step.Runner.
 type runner interface {
 	// Begin begins to enqueue a forward pass. At most one other pass may be in flight.
 	Begin([]step.Work) (step.Started, error)
@@ -30,7 +30,7 @@ type runner interface {
 	Close()
 }
 
-// passes runs forward and draft passes and holds the memory for their descriptions.
+// passes runs forward and draft passes. It holds reused memory for the arguments of these passes.
 type passes struct {
 	runner   runner
 	works    []step.Work
@@ -43,13 +43,11 @@ func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
 	return &passes{runner: steps{r}}, err
 }
 
-// steps adapts a step.Runner to the interface runner.
+// steps implements runner with a step.Runner.
 type steps struct{ *step.Runner }
 
-// End enqueues the remaining operations of a pass.
 func (steps) End(s *step.Started) (step.Pending, error) { return s.End() }
 
-// Wait waits for a pass.
 func (steps) Wait(p step.Pending) (step.Result, error) { return p.Wait() }
 
 // logits holds rows of logits of one pass, [rows, vocabulary], starting with row first.
@@ -58,7 +56,7 @@ type logits struct {
 	first  int
 }
 
-// logitRow is one row of logits: the whole row, or only its best or sampled token.
+// logitRow is one row of logits: the whole row, or only the token that the device chose from it.
 type logitRow struct {
 	whole []float32 // [vocabulary]; nil if only the token is known
 	best  sample.Candidate
@@ -74,14 +72,14 @@ func (l logits) row(i int) logitRow {
 
 func (l logits) plan() *plan.Plan { return l.result.Plan }
 
-// take returns the rows of the next item of the batch.
+// take removes and returns the rows of the next item of the batch.
 func (l *logits) take(it *sched.Item) logits {
 	own := *l
 	l.first += it.Logits
 	return own
 }
 
-// launch enqueues the pass of a batch, after the last batch unless last is nil.
+// launch enqueues the pass of batch b after the pass of batch last; last is nil if no batch is in progress.
 func (l *loop) launch(b, last *batch) {
 	b.launched, b.behind = l.now(), stageFormed
 	if last != nil {
@@ -115,7 +113,7 @@ func (l *loop) start(b *batch) error {
 	return b.complete(l.cfg.Log)
 }
 
-// begin begins to enqueue a batch. A panic in it is returned as an error.
+// begin prepares the pass of a batch and begins to enqueue it. A panic in it is returned as an error.
 func (b *batch) begin(log *slog.Logger) (err error) {
 	defer recoverTo(&err, log, "a forward pass panicked")
 	p := b.passes
@@ -149,7 +147,7 @@ func (l *loop) wait(b *batch) (rows logits, err error) {
 }
 
 // took returns how long a batch that has just ended used the device: the time since it was formed or since the previous
-// batch ended, whichever is later, without the batches that ran between its operations.
+// batch ended, whichever is later, minus the time of batches that ran between its operations.
 func (l *loop) took(b *batch, since time.Time) time.Duration {
 	if f := b.passes.finished; f.After(since) {
 		since = f
@@ -157,7 +155,8 @@ func (l *loop) took(b *batch, since time.Time) time.Duration {
 	return l.since(since) - b.interrupted
 }
 
-// decodesOnly reports whether all rows of a plan decode or verify. Only such passes are compared with draft passes.
+// decodesOnly reports whether all rows of a plan are decode or verify rows. Only such passes are compared with draft
+// passes.
 func decodesOnly(p *plan.Plan) bool {
 	return !slices.ContainsFunc(p.Segments, func(s plan.Segment) bool { return !s.Row.DecodeLike() })
 }
@@ -195,8 +194,8 @@ func tokensBefore(it *sched.Item) []int32 {
 	return nil
 }
 
-// draftRows adds the accepted rows of an item to the next draft pass, with the hidden states that the forward pass
-// computed for item from of its batch. It returns the index of the work.
+// draftRows adds the accepted rows of an item to the next draft pass. from is the index of the item in its batch, which
+// selects the hidden states of the forward pass. It returns the index of the work that it added.
 func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	c := ownerOf(it)
 	w := draftOf(it, from)
@@ -208,7 +207,7 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	return len(p.drafts) - 1
 }
 
-// draftOf returns a draft work with the fields that do not depend on accepted tokens.
+// draftOf returns a step.Draft of an item, without the fields that depend on the accepted tokens.
 func draftOf(it *sched.Item, from int) step.Draft {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(),
@@ -220,7 +219,7 @@ func draftOf(it *sched.Item, from int) step.Draft {
 }
 
 // draftBlock adds a block of drafts after the accepted rows of an item to the next draft pass. It returns the index of
-// the work.
+// the work that it added.
 func (p *passes) draftBlock(it *sched.Item, from, block int) int {
 	c := ownerOf(it)
 	w := draftOf(it, from)
@@ -232,9 +231,9 @@ func (p *passes) draftBlock(it *sched.Item, from, block int) int {
 }
 
 // draftAhead adds all rows of an item to a draft pass before the host has the tokens sampled from its rows of logits.
-// The item's first row of logits has the number first in its pass, counted from 1. The device reads the tokens and
-// finds the row that the next draft follows. Rows of rejected drafts are stored again later. A block does not read the
-// item's earlier rows.
+// The item's first row of logits has the number first in its pass, counted from 1. The device inserts the sampled
+// tokens and selects the last accepted row, after which it drafts. Rows of rejected drafts are overwritten later. A
+// block does not read the item's earlier rows.
 func (p *passes) draftAhead(it *sched.Item, from, first, block int) {
 	c, w, n := ownerOf(it), draftOf(it, from), len(it.Tokens)
 	if !it.Last {
@@ -254,8 +253,8 @@ func (p *passes) draftAhead(it *sched.Item, from, first, block int) {
 	p.drafts = append(p.drafts, w)
 }
 
-// draftNext adds the row after the latest draft of a chain to the next draft pass. The row is stored in the slot of the
-// draft's own row; the target's hidden states replace it when the draft is accepted.
+// draftNext adds the row after the latest draft of a chain to the next draft pass. The row is stored in the cache slot
+// of the draft's position. If the draft is accepted, a row computed from the target's hidden states overwrites it.
 func (p *passes) draftNext(k *chain) {
 	c, q := k.c, &k.c.seq
 	n := len(q.Drafts)

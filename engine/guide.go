@@ -8,12 +8,12 @@ import (
 	"sparrow/toolcall"
 )
 
-// Guide constrains the text of a request's choices: it sets a document format, or the tools that may be called. The
-// zero value allows any text.
+// Guide constrains the text of a request's choices: by a grammar of the whole document, or by the tools that may be
+// called. The zero value allows any text.
 type Guide struct {
 	Document *grammar.Grammar // grammar of the document; nil for free text
-	// ReasoningEnd is the token that ends reasoning: Document applies only after it; -1 if the reply begins with the
-	// document.
+	// ReasoningEnd is the token that ends reasoning: Document applies only after this token. -1 means that the reply
+	// begins with the document.
 	ReasoningEnd int32
 	// MaxReasoning is the maximum number of tokens before ReasoningEnd; after that many tokens ReasoningEnd is forced.
 	// 0 means no limit.
@@ -28,13 +28,13 @@ type Guide struct {
 // constraint determines which tokens are allowed next in one choice.
 type constraint struct {
 	document     *grammar.State // state of the document; nil for free text
-	reasoningEnd int32          // token before which document does not apply; -1 after that token
-	mustEnd      sample.Mask    // allows only the token that ends reasoning; nil if reasoning has no limit
+	reasoningEnd int32          // the document applies after this token; -1 once it was generated
+	mustEnd      sample.Mask    // mask that allows only the token that ends reasoning; nil if reasoning has no limit
 	maxReasoning int
 	calls        *toolcall.State // state of tool calls; nil without tools
-	mask         sample.Mask     // memory for the masks of document and calls
+	mask         sample.Mask     // reused memory for the masks of document and calls
 	noCalls      sample.Mask     // value of Guide.NoCalls
-	noEnd        sample.Mask     // noCalls without the tokens that end the choice; nil if there is no minimum
+	noEnd        sample.Mask     // excludes noCalls' tokens and those that end the choice; nil if there is no minimum
 	eos          []int32
 	ignoreEOS    bool
 	made, least  int // number of generated tokens, and the minimum number before the choice may end
@@ -64,7 +64,7 @@ func (g *Guide) start(r *Request, vocabulary int, eos []int32) constraint {
 	return l
 }
 
-// clone returns a copy that can be advanced along drafts.
+// clone returns a copy, which can be advanced by drafts without changing the constraint.
 func (l *constraint) clone() constraint {
 	c := *l
 	if l.document != nil {
@@ -82,7 +82,7 @@ func (l *constraint) free() bool {
 	return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil && l.mustEnd == nil
 }
 
-// early reports whether the choice is still shorter than its minimum.
+// early reports whether the choice has fewer tokens than its minimum.
 func (l *constraint) early() bool { return l.made < l.least }
 
 // allowed returns the mask of the tokens that are allowed next; nil means that all tokens are allowed.
@@ -116,8 +116,8 @@ func (l *constraint) fillMask() (bool, error) {
 	return false, nil
 }
 
-// removeEnds removes the tokens that end the choice from the mask, unless the mask allows only such tokens: the end of
-// a document overrides the minimum.
+// removeEnds removes the tokens that end the choice from the mask, unless no other token is allowed: a complete
+// document ends even below the minimum length.
 func (l *constraint) removeEnds() {
 	left := uint64(0)
 	for i, word := range l.mask {
@@ -157,8 +157,8 @@ func (l *constraint) endsAt(token int32) bool {
 	return (!l.ignoreEOS || l.document != nil) && l.eosToken(token)
 }
 
-// complete reports whether the choice is a whole document, so that only an end-of-sequence token can follow. If the
-// model has no end-of-sequence token, the first complete document is the answer.
+// complete reports whether the choice is a complete document, so that only an end-of-sequence token can follow. If the
+// model has no end-of-sequence token, the choice ends as soon as the document is valid.
 func (l *constraint) complete() bool {
 	return l.document != nil && l.reasoningEnd < 0 && (l.document.Final() || len(l.eos) == 0 && l.document.Done())
 }

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/unit"
 )
 
-// inbox holds the requests of callers that the loop has not processed yet. The tally's lock guards it, so that a
-// snapshot of the counters has every request either in the inbox or in the loop.
+// inbox holds new and cancelled jobs that the loop has not received yet. The tally's lock guards it, so that a snapshot
+// of the counters includes every request once: in the inbox or in the loop.
 type inbox struct {
 	tally   *tally
 	wake    chan struct{} // wakes the loop; capacity 1
@@ -18,16 +18,16 @@ type inbox struct {
 	cancels []*Job
 	settles []chan struct{} // closed at the beginning of the next iteration of the loop
 	flushes []chan struct{} // closed when the cache was emptied
-	discard bool            // the tiers drop all pages when the engine closes
-	closing bool            // no more requests are accepted
+	discard bool            // all pages in tiers are dropped when the engine closes
+	closing bool            // no new request is accepted
 	halt    bool            // the loop ends at once and open requests fail
 	gone    bool            // the loop has ended
 
-	// Counters that include a job until it runs or ends.
+	// Counters of the jobs that have neither run nor ended.
 	queued       backlog
 	waits        waits
-	records      int64 // bytes that the open jobs may record
-	mostRecorded int64 // maximum of bytes that one job may record
+	records      int64 // sum of the maximum recorded bytes of open jobs
+	mostRecorded int64 // maximum recorded bytes of one job
 }
 
 func newInbox(c *Config, t *tally) *inbox {
@@ -67,7 +67,7 @@ func (b *inbox) cancel(j *Job) {
 	b.tally.Lock()
 	defer b.tally.Unlock()
 	if b.gone {
-		return // the loop has ended, and with it every job
+		return // the loop has ended, and every job has ended too
 	}
 	b.cancels = append(b.cancels, j)
 	b.signal()
@@ -98,7 +98,6 @@ func (b *inbox) await(ctx context.Context, list *[]chan struct{}) error {
 	}
 }
 
-// signal wakes the loop.
 func (b *inbox) signal() {
 	select {
 	case b.wake <- struct{}{}:
@@ -113,11 +112,12 @@ func (b *inbox) leaveQueue(j *Job) {
 	b.queued.done(j.turnKey, j.queued == 0)
 }
 
-// recordFactor limits the records of all requests in flight, as a multiple of the limit of one request.
+// recordFactor is the maximum size of the recorded rows of all open requests, as a multiple of the maximum of one
+// request.
 const recordFactor = 4
 
 // admitRecords reserves memory for the rows that a job may record. If open jobs have reserved too much, it returns
-// ErrQueueFull: how long their readers need is unknown, so the sender should retry.
+// ErrQueueFull without an estimated wait, because the time that readers of these jobs need is unknown.
 func (b *inbox) admitRecords(j *Job) error {
 	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records+j.records > most {
 		return fmt.Errorf("%w: requests in flight may record up to %s, and the limit for all requests is %s; retry "+

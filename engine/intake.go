@@ -57,7 +57,7 @@ func (in *intake) prepare(r Request) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Replay = nil // j.replay holds these rows
+	r.Replay = nil // j.replay holds the replayed rows
 	j := &Job{setup: in.setup, request: r, arrived: in.now(), open: r.Sampling.N, queued: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt(),
 		turnKey: turnKey(r.Tenant, r.Source, r.Background)}
@@ -154,7 +154,7 @@ func (in *intake) addChoice(j *Job, maxTokens int) (err error) {
 	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: j.turnKey, Flow: r.Flow,
 		Priority: r.Priority, Background: r.Background, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
-		// The row before a token gives its score. The last row is needed for sampling.
+		// The score of a token is computed from the row of the token before it. The last row is needed for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
 	}
 	if r.Record != nil {

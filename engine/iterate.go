@@ -9,7 +9,7 @@ import (
 
 // turn performs one iteration of the loop. It launches the next batch after the last batch, processes the results of
 // the last batch while the next batch runs, and stores the next batch as the last batch. It reports whether there was
-// anything to do.
+// any work.
 func (l *loop) turn() bool {
 	l.noteWaiting()
 	last, next := l.last, l.form()
@@ -30,7 +30,7 @@ func (l *loop) turn() bool {
 	return true
 }
 
-// form returns the next batch, or nil if nothing can run now.
+// form returns the next batch, or nil if no sequence can run now.
 func (l *loop) form() *batch {
 	for {
 		items := l.sched.Schedule()
@@ -50,7 +50,7 @@ func (l *loop) form() *batch {
 }
 
 // admit counts the choices of a batch that run for the first time, and sets the sequence state that every item
-// continues from. Items without a free state are removed. It reports whether any item is left.
+// continues from. Items for which no state is free are removed. It reports whether the batch still has items.
 func (l *loop) admit(b *batch) bool {
 	l.noteAdmitted(b.items, b.begun)
 	b.items = l.attachStates(b.items)
@@ -75,7 +75,7 @@ func (l *loop) process(last, next *batch) {
 		next.resolve()
 		l.watchdog.begin(l.now())
 	case !errors.Is(next.err, kernel.ErrLost):
-		next.to(stageEnded) // the next batch is formed again; if an item fails again alone, its own error is found
+		next.to(stageEnded) // the next batch is formed again; an item that then fails alone gets its own error
 	}
 }
 
@@ -98,7 +98,8 @@ func (l *loop) follow(b *batch) {
 	}
 }
 
-// leaveRunning moves an enqueued batch to the stage running, so that the next batch can be formed.
+// leaveRunning moves an enqueued batch to the stage running and updates its sequences, so that the next batch can be
+// formed before this one ends.
 func (l *loop) leaveRunning(b *batch) {
 	row := 0
 	for i := range b.items {
@@ -112,8 +113,8 @@ func (l *loop) leaveRunning(b *batch) {
 	l.last = b
 }
 
-// seeDrafts reads the drafts that the last batch left on the device. The next batch, unless nil, was launched with
-// them; if drafting failed, that batch is dropped and formed again without drafts.
+// seeDrafts reads the drafts that the last batch left on the device. The next batch, if it is not nil, was launched
+// with these drafts; if drafting failed, it is dropped and formed again without drafts.
 func (l *loop) seeDrafts(last, next *batch) {
 	var items []sched.Item
 	if next != nil {
@@ -125,7 +126,7 @@ func (l *loop) seeDrafts(last, next *batch) {
 	}
 	switch {
 	case next == nil || next.stage == stageFailed: // a failed batch is launched again, item by item
-	case err == nil: // the pass of the next batch begins now
+	case err == nil: // the device begins the pass of the next batch now
 		next.launched = l.now()
 		l.watchdog.begin(next.launched)
 	default:
@@ -159,7 +160,7 @@ func (l *loop) observe(between bool) {
 func (l *loop) commit(b *batch) {
 	rows, err := l.wait(b)
 	if err != nil {
-		l.drafter.forget(b) // the draft pass continued a batch that failed
+		l.drafter.forget(b) // the draft pass used results of the failed batch
 		b.fail(err)
 		return
 	}
@@ -194,8 +195,8 @@ func (l *loop) commit(b *batch) {
 	}
 }
 
-// isolate runs the items of a failed batch one by one. It skips items that were preempted or whose choice has ended
-// since.
+// isolate runs the items of a failed batch one by one. It skips items that were preempted, or whose choice ended, after
+// the batch was formed.
 func (l *loop) isolate(b *batch) {
 	cause := b.err
 	b.to(stageEnded)
@@ -238,10 +239,10 @@ func (l *loop) isolate(b *batch) {
 	}
 }
 
-// sampleItem commits an item. It scores tokens of its prompt if that was requested. If all tokens of the sequence are
-// computed, it samples from the rows of logits one after the other, as plain decoding would: the first row continues
-// the sequence, and each further row counts only if the draft before it is the token that was sampled. A panic is
-// returned as an error of this choice only. The outcomes are valid until the next call.
+// sampleItem commits an item and scores tokens of its prompt if that was requested. If all tokens of the sequence are
+// computed, it samples one row of logits after another, as plain decoding would. The first row gives the next token;
+// each further row is used only if the draft before it equals the sampled token. A panic is returned as an error of
+// this choice only. The outcomes are valid until the next call.
 func (l *loop) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
 	l.outcomes = l.outcomes[:0]
 	defer func() { outs = l.outcomes }()

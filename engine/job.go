@@ -31,21 +31,23 @@ type Request struct {
 	Guide     Guide
 	// Decoder returns a new decoder for one choice; if it is nil, events have no text.
 	Decoder func() *tokenizer.Decoder
-	// Draft is the number of tokens that are drafted at a time: nil uses the engine's setting, 0 disables drafting.
+	// Draft is the number of tokens that are drafted at a time: nil means the engine's setting, 0 disables drafting.
 	Draft *int
-	// Tenant is the name, without NUL, of the owner of the request, for fair admission. Prompts share cached pages only
-	// under the same tenant and the same salt.
+	// Tenant is the name of the request's owner, without NUL, for fair admission. Requests share cached pages only if
+	// they have the same tenant and the same salt.
 	Tenant, Salt string
-	// Source is the origin of a request without a tenant, such as an address. Such requests are scheduled in turns by
-	// source; they share cached pages.
+	// Source is the origin of a request without a tenant, such as an address. The sources of such requests take turns;
+	// all of them share cached pages.
 	Source string
-	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
+	// Requests of one tenant with different values of Flow take turns. Priority orders the tenant's requests, the
+	// highest first.
 	Flow     string
 	Priority int
-	// Background requests run if the requests of all tenants leave capacity. Their tenants take turns among themselves.
+	// Background requests run when no other request can use the capacity. The tenants of background requests take
+	// turns.
 	Background bool
-	// Places limits the running sequences of the tenant: a choice of this request is admitted only while fewer
-	// sequences of the tenant run; 0 means no limit.
+	// Places is the maximum number of running sequences of the tenant: a choice of this request is admitted only while
+	// fewer of them run. 0 means no limit.
 	Places int
 	// Admit, if set, is called with the number of prompt tokens before the request is queued; an error refuses the
 	// request.
@@ -55,16 +57,16 @@ type Request struct {
 	Compiled Period
 	// Record selects the data that is recorded for the request's rows; nil records nothing.
 	Record *Record
-	// Replay holds rows that were recorded before, at consecutive positions: the rows of these positions use the
-	// recorded selections and experts. Such a request shares no cached pages.
+	// Replay holds recorded rows at consecutive positions. The rows at these positions use the recorded selections and
+	// experts instead of computing them. Such a request shares no cached pages.
 	Replay []record.Row
-	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; it may be
+	// PagesFrom is the host and port of another engine from which cached pages of the prompt can be fetched; it may be
 	// empty.
 	PagesFrom string
 }
 
-// Score selects the given tokens that get log probabilities. Rows whose logits are needed are computed even if they are
-// cached; other cached rows are not computed. If several choices share one prompt, only the first choice has the
+// Score selects the tokens of the prompt that get log probabilities. Rows whose logits are needed are computed even if
+// they are cached; other cached rows are reused. If several choices have the same prompt, only the first choice has the
 // scores.
 type Score struct {
 	From int  // index of the first scored token of the prompt; token 0, which no token precedes, has rank 0
@@ -75,7 +77,8 @@ type Score struct {
 	Continuations [][]int32
 }
 
-// Job is one request inside the engine. The loop owns it once it is submitted; its queue is shared with the reader.
+// Job is one request inside the engine. After Submit, only the loop changes the job; the queue of events is shared with
+// the reader.
 type Job struct {
 	setup   *setup
 	inbox   *inbox // inbox that the job was added to
@@ -84,7 +87,7 @@ type Job struct {
 	queue   queue
 
 	open              int // number of choices that have not ended
-	queued            int // number of choices that were in no batch yet
+	queued            int // number of choices that have not been in a batch
 	cancelled, failed bool
 	usage             Usage
 	arrived, admitted time.Time
@@ -94,7 +97,7 @@ type Job struct {
 	salt              []byte // salt of the request's cached pages
 	turnKey           string // key by which requests take turns
 	records           int64  // maximum size of the recorded rows, in bytes
-	computed          int    // prompt tokens whose rows are in the cache; guarded by the tally's lock
+	computed          int    // number of prompt tokens whose rows are in the cache; guarded by the tally's lock
 }
 
 // Next waits for the next event. No event follows the event whose Last is set.
@@ -124,7 +127,7 @@ func (j *Job) Progress() (computed, cached int) {
 // Usage returns the token counts of the job. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
 
-// Trace returns the trace of the job; nil unless requested. It is complete once the last event was read.
+// Trace returns the trace of the job; nil if no trace was requested. It is complete once the last event was read.
 func (j *Job) Trace() *Trace { return j.trace }
 
 // ID returns the request's id, given or generated.
@@ -136,8 +139,8 @@ func (j *Job) Choices() int { return len(j.choices) }
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
 func (j *Job) Cancel() { j.inbox.cancel(j) }
 
-// backgroundKey begins the keys of tenants of background requests. The key of another request does not begin with it:
-// the name of a tenant contains no NUL, and the key of a source begins with only one.
+// backgroundKey is the prefix of the turn keys of background requests. No other key begins with it: the name of a
+// tenant contains no NUL, and the key of a source begins with a single NUL.
 const backgroundKey = "\x00\x00"
 
 // turnKey returns the key by which requests take turns: the tenant, or the source if there is no tenant. Names of

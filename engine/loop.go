@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/sched"
 )
 
-// loop forms and runs batches. The goroutine that calls Run owns it.
+// loop forms and runs batches. Only the goroutine that calls Run uses it.
 type loop struct {
 	*setup
 	inbox *inbox
@@ -23,7 +23,7 @@ type loop struct {
 	last     *batch        // batch that is running or drafting while the next batch is formed; else nil
 	batches  [2]batch      // memory for batches
 	outcomes []outcome     // memory for the outcomes of one item
-	stalled  time.Duration // longest stall above MaxStall that was logged
+	stalled  time.Duration // longest stall above MaxStall that was logged so far
 	waiting  time.Time     // time since which decoding sequences wait; zero if the next batch includes them
 	drafter  *drafter      // nil if drafting is disabled
 	tiers    *tiers        // nil if the prefix cache has no tiers
@@ -85,7 +85,7 @@ func (l *loop) shutDown() {
 		if panicked == nil {
 			l.end(c, FinishError, err)
 		} else {
-			l.conclude(c, FinishError, err) // the scheduler and the pool are not updated, because they may be invalid
+			l.conclude(c, FinishError, err) // the scheduler and the pages are not updated: their state may be invalid
 		}
 	}
 	for _, j := range l.inbox.jobs {
@@ -124,7 +124,7 @@ func (l *loop) receive() (halt, closing bool) {
 		l.inbox.cancels[i] = nil
 	}
 	l.inbox.cancels = l.inbox.cancels[:0]
-	for _, done := range l.inbox.settles { // pages computed before this point are settled when the loop gets here
+	for _, done := range l.inbox.settles { // all pages computed before this iteration are stored in the tiers now
 		close(done)
 	}
 	l.inbox.settles = nil
@@ -149,7 +149,6 @@ func (l *loop) readExperts(every time.Duration) {
 	}
 }
 
-// fail ends a choice with an error.
 func (l *loop) fail(c *choice, err error) {
 	err = l.cfg.diagnose(err)
 	l.tally.Lock()

@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// movesFor limits the time for moving experts between two steps if sequences wait; the last move may exceed this
-	// limit.
+	// movesFor is the maximum time for moving experts between two steps while sequences wait. A move that has begun is
+	// finished, even if it exceeds the limit.
 	movesFor = 30 * time.Millisecond
-	// recentChoices is the mean number of choices of an expert after which older counts are halved.
+	// recentChoices is the maximum mean number of recent choices of a layer's experts; above it, the layer's counts are
+	// halved.
 	recentChoices = 128
 )
 
-// move moves experts that were recently chosen more often than some experts on the device to the device, and these
-// other experts to host memory. It runs while the device is idle.
+// move exchanges experts between the device and host memory: experts that were recently chosen more often move to the
+// device, in place of experts that were chosen less often. It is called while the device is idle.
 func (x *experts) move(fresh *usage.Table) error {
 	if x.recent == nil {
 		x.recent = fresh
@@ -38,7 +39,7 @@ func (x *experts) move(fresh *usage.Table) error {
 			return nil
 		}
 		if err := x.moves.Swap(s); err != nil {
-			panic(err) // Swaps returned these experts from these homes
+			panic(err) // the arguments are a swap that Swaps returned
 		}
 		if moved++; x.now().Sub(begun) >= movesFor {
 			break

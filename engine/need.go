@@ -14,7 +14,7 @@ import (
 // Need holds the memory that a model needs on a device with its own memory, in bytes, and the free memory.
 type Need struct {
 	Weights int64 // bytes of weights, as the device stores them
-	Cache   int64 // bytes of the cache: of the requested size, or large enough for one prompt
+	Cache   int64 // bytes of the cache: the requested size, or enough for one prompt of maximum length
 	Arena   int64 // bytes of the largest pass
 	Scratch int64 // bytes of scratch memory of operations
 	Graphs  int64 // bytes of captured graphs
@@ -46,8 +46,8 @@ func (n *Need) Err(where string) error {
 	return fmt.Errorf("sparrow: %w: %s; %s", kernel.ErrMemory, text, strings.Join(try, ", "))
 }
 
-// Measure returns the memory that a model needs. The model is loaded on a device that computes nothing
-// (kernel.DryRunner) and is not used afterwards; free is the free memory of the device before the load.
+// Measure returns the memory that a model needs. The model must be loaded on a device that allocates and computes
+// nothing (kernel.DryRunner); free is the free memory of the device before the load.
 func Measure(m model.Model, c Config, free int64) (*Need, error) {
 	s, err := resolve(m, c)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// Info describes an open engine; it does not change.
+// Info describes an open engine. It is constant while the engine is open.
 type Info struct {
 	Name          string
 	Family        string
@@ -23,7 +23,7 @@ type Info struct {
 	CacheTokens   int
 	PageTokens    int
 	Pages         int
-	WindowPages   int // pages of rows that only the attention window reads; 0 if all rows live as long as their page
+	WindowPages   int // number of pages for rows that only window attention reads; 0 if the model has no such pages
 	StepTokens    int // maximum number of new tokens in one batch
 	MaxRunning    int // maximum number of running sequences, at most StepTokens
 	MaxQueue      int
@@ -36,14 +36,14 @@ type Info struct {
 	Tokenizer     Tokenizer     // zero if the checkpoint has no tokenizer
 	Kernels       string
 	Device        string   // name of the device, with its number if there are several devices
-	Defaults      []string // settings that the user did not set and that depend on the device, as flags
+	Defaults      []string // values that were chosen for this device because the user did not set them, as flags
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
-	Experts       string   // where experts are placed on a GPU, and why, if Open decided it; else empty
+	Experts       string   // where experts of a model on a GPU are stored, and why, if Open chose it; else empty
 	MovesExperts  bool     // experts move to the device between steps, according to their use
 	Tiers         []string // names of the tiers outside the device that store pages of the prefix cache
-	// Draft is the drafting setting, Drafts the maximum draft length, and NoDrafts the reason why drafting is disabled.
+	// Draft is the setting, Drafts is the maximum draft length, and NoDrafts is the reason why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
 	NoDrafts string
@@ -54,7 +54,7 @@ type Tokenizer struct {
 	Class              string // class name in Hugging Face's library
 	BOS, EOS, Pad, Unk string // special tokens as text; empty if the tokenizer has none
 	AddsBOS            bool   // the tokenizer adds BOS before a text
-	ChatTemplate       string // Jinja source; empty if the chat format uses none
+	ChatTemplate       string // Jinja source; empty if the chat format does not use it
 }
 
 // Memory holds the sizes of weights, cache and passes at start, in bytes, summed over all ranks that share the model.
@@ -94,7 +94,7 @@ func New(m model.Model, c Config) (*Engine, error) {
 	return e, nil
 }
 
-// open divides memory: it sizes and allocates the cache, and computes the maximum that one pass needs.
+// open sizes and allocates the cache and measures the memory of the largest pass.
 func (l *loop) open() error {
 	c, cfg := &l.cfg, &l.info.Config
 	z, err := newSizing(l.setup)
@@ -127,7 +127,7 @@ func (l *loop) open() error {
 		l.tiers.pools, l.tiers.sched = l.pools, l.sched
 		l.sched.OnAdmit(l.tiers.admit)
 	}
-	cached := size.pages * cfg.Page // tokens in the pages of one rank, if each rank has its own pages
+	cached := size.pages * cfg.Page // number of tokens that fit in the pages of one rank
 	context, err := contextOf(l.setup, cached)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func contextOf(s *setup, cached int) (int, error) {
 		"and the cache holds %d tokens: set at most %d%s", asked, positions, cached, most, more)
 }
 
-// memoryOf returns the sizes of memory at start on a device with the given total memory.
+// memoryOf returns the sizes of weights, cache and passes at start; device is the total memory of the device in bytes.
 func memoryOf(l *loop, size *cacheSize, device int64) Memory {
 	ranks := int64(max(l.info.Config.Model.Ranks, 1)) // the sizes below are those of one rank
 	m := Memory{Weights: l.cfg.WeightBytes, Packed: l.cfg.Packed, Cache: ranks * size.bytes,
@@ -186,7 +186,7 @@ func memoryOf(l *loop, size *cacheSize, device int64) Memory {
 	return m
 }
 
-// announce logs the setup of the engine, once.
+// announce logs the settings and sizes of the engine when it opens.
 func announce(s *setup) {
 	i := &s.info
 	for _, n := range i.Notices {

@@ -18,7 +18,7 @@ func poolsOf(cfg *plan.Config) int {
 	return 1
 }
 
-// openPools makes n pools of the given number of pages each.
+// openPools makes n pools, each with the numbers of pages and window pages in c.
 func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	each, windows := c.Pages, c.Window.Pages
 	if c.Listener != nil && n > 1 {
@@ -36,8 +36,8 @@ func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	return list, nil
 }
 
-// onceStored forwards the events of several pools to a listener as if there were one pool: a page is stored when the
-// first pool stores it, and removed when the last pool removes it.
+// onceStored forwards the events of several pools to a listener as the events of one pool: Stored when the first pool
+// stores a page, Removed when the last pool removes it.
 type onceStored struct {
 	prefix.Listener
 	of      int                 // number of pools
@@ -54,14 +54,14 @@ func (o *onceStored) Root(h prefix.Hash) {
 	o.root = true
 }
 
-// Stored forwards a page that no other pool holds.
+// Stored forwards the event if no other pool holds the page.
 func (o *onceStored) Stored(s prefix.Stored) {
 	if o.pools[s.Hash]++; o.pools[s.Hash] == 1 {
 		o.Listener.Stored(s)
 	}
 }
 
-// Removed forwards a page that no pool holds any more.
+// Removed forwards the event if no pool holds the page any more.
 func (o *onceStored) Removed(h prefix.Hash) {
 	if o.pools[h]--; o.pools[h] <= 0 {
 		delete(o.pools, h)
@@ -69,7 +69,7 @@ func (o *onceStored) Removed(h prefix.Hash) {
 	}
 }
 
-// Cleared forwards only that the first pool was cleared, because the engine clears all pools, one after the other.
+// Cleared forwards the event of the first pool only, because the engine clears all pools one after another.
 func (o *onceStored) Cleared() {
 	clear(o.pools)
 	if o.cleared++; o.cleared%o.of == 1 {

@@ -2,8 +2,8 @@ package engine
 
 import "sync"
 
-// queue carries events from the loop to a job's reader. It never blocks the loop: if the reader is slow, the queue
-// grows.
+// queue carries events from the loop to a job's reader. Adding an event never blocks the loop: if the reader is slow,
+// the queue grows.
 type queue struct {
 	mu     sync.Mutex
 	ready  sync.Cond
@@ -20,7 +20,7 @@ func (q *queue) push(ev Event) {
 	q.ready.Signal()
 }
 
-// pop waits for the next event.
+// pop waits for the next event and removes it from the queue.
 func (q *queue) pop() Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()

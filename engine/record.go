@@ -41,7 +41,7 @@ func (r *Record) what() plan.Record {
 	return plan.Record{Selections: r.Selections, Scores: r.Selections && r.Scores, Experts: r.Experts}
 }
 
-// span returns the positions of a sequence that are recorded; given is the number of tokens of its prompt.
+// span returns the positions of a sequence that are recorded; given is the number of tokens of the prompt.
 func (r *Record) span(given int) sched.Span {
 	switch r.Tokens {
 	case RecordAll:
@@ -52,8 +52,8 @@ func (r *Record) span(given int) sched.Span {
 	return sched.Span{From: given - 1, To: math.MaxInt}
 }
 
-// recordPassBytes is the memory of a pass for recorded rows, and the equal amount of memory for replayed rows. Longer
-// prompts are computed in chunks of as many rows as fit.
+// recordPassBytes is the size, in bytes, of a pass's buffer for recorded rows, and also of its buffer for replayed
+// rows. Longer prompts are computed in chunks of rows that fit in the buffer.
 const recordPassBytes = 64 << 20
 
 // recordRows returns how many rows of a batch may be recorded, and how many rows may be replayed; 0 if recording is
@@ -135,8 +135,8 @@ func (in *intake) checkRecorded(r *Request, maxTokens int) error {
 	return nil
 }
 
-// fittingAnswer describes the largest max_tokens with which the recorded rows stay within the byte limit, for a request
-// that exceeds this limit.
+// fittingAnswer returns the text that names the largest max_tokens whose recorded rows fit in the byte limit, for an
+// error about a request that exceeds the limit.
 func (in *intake) fittingAnswer(r *Request, maxTokens int) string {
 	why := ""
 	if r.MaxTokens == 0 {
@@ -154,11 +154,11 @@ const DefaultRecordBytes = 64 << 20
 
 func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecordBytes) }
 
-// recordedBytes returns an upper bound of the bytes that a request records, as JSON. K positions below n take a byte
-// each; at most n/128 of them take a second byte and n/16384 a third, since the differences add up to less than n.
-// base64 adds a third.
+// recordedBytes returns an upper bound for the size of a request's recorded rows as JSON. Positions are stored as
+// differences of one to three bytes. A list of k positions below n takes a byte for each position, at most n/128 second
+// bytes and at most n/16384 third bytes, because the sum of the differences is below n. base64 adds a third.
 func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
-	const names = 80 // bytes of the JSON of a layer or row in addition to its data
+	const names = 80 // size of the JSON of a layer or row without its data, in bytes
 	x := r.Record
 	kept := in.newRecording(x)
 	s, total := &kept.Shape, int64(0)
@@ -172,7 +172,8 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 			if kept.Layers[l] {
 				total += int64(rows) * names
 			}
-			// Rows that attend to at most as many keys as are selected, or kept in blocks, need no list of positions.
+			// Rows with at most as many keys as a selection holds attend to all keys, so no list of positions is
+			// recorded.
 			longer := func(keys int) int64 {
 				return int64(max(end-max(span.From, keys*max(s.Layers[l].Group, 1)), 0))
 			}
@@ -209,24 +210,24 @@ func (in *intake) newRecording(r *Record) *step.Recording {
 		if r.Selections && r.wants(l) {
 			out.Layers[l] = true
 			if as := out.Shape.Layers[l].As; as >= 0 {
-				out.Layers[as] = true // layer as is recorded too, because this layer refers to its selection
+				out.Layers[as] = true // layer number as is recorded too, because layer l uses its selection
 			}
 		}
 	}
 	return out
 }
 
-// replaySalt returns a unique salt, so that a request with replayed rows shares no pages: without replay, its rows
-// would differ.
+// replaySalt returns a unique salt, so that a request with replayed rows shares no cached pages: replayed rows differ
+// from computed rows.
 func replaySalt() []byte {
 	salt := make([]byte, 24)
 	rand.Read(salt)
 	return salt
 }
 
-// keep attaches the recorded rows of an item to the events of its tokens: each row to the event of the token that it
-// produced, and earlier rows of a prompt to the first event. If no token was sampled, the rows get their own event. A
-// panic is returned as an error of this choice only.
+// keep attaches the recorded rows of an item to the events of its tokens: each row to the event of the token that was
+// sampled from it, and the other rows of a prompt to the first event. If no token was sampled, a separate event holds
+// the rows. A panic is returned as an error of this choice only.
 func (c *choice) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
 	r := c.recording
 	if r == nil {

@@ -8,8 +8,8 @@ import (
 	"sparrow/sample"
 )
 
-// promptLogitBytes is the memory of a pass for logits of a prompt's own tokens. Longer prompts are computed in chunks
-// of as many rows as fit.
+// promptLogitBytes is the size, in bytes, of a pass's buffer for logits of prompt rows. Longer prompts are computed in
+// chunks of rows that fit in the buffer.
 const promptLogitBytes = 64 << 20
 
 // promptLogits returns the maximum number of prompt rows with logits in a batch.
@@ -18,7 +18,8 @@ func (z *sizing) promptLogits() int {
 	return min(max(rows, 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
-// given returns the given tokens after the prompt of a choice, before anything is generated.
+// given returns the tokens that follow the prompt in a choice before any token is generated: its continuation, if the
+// request scores continuations.
 func (r *Request) given(choice int) []int32 {
 	if r.Score == nil || r.Score.Continuations == nil {
 		return nil
@@ -98,7 +99,7 @@ func (c *choice) score(it *sched.Item, rows logits) (read int, err error) {
 	if it.Last {
 		read--
 	}
-	first := it.Cached + len(it.Tokens) - it.Logits // position of the first row
+	first := it.Cached + len(it.Tokens) - it.Logits // position of the first row with logits
 	if first == 0 && it.Logits > 0 && c.job.request.Score.From == 0 {
 		c.scored = append(c.scored, sample.Scored{TokenLogprob: sample.TokenLogprob{Token: c.seq.Tokens[0]}})
 	}
@@ -107,7 +108,7 @@ func (c *choice) score(it *sched.Item, rows logits) (read int, err error) {
 		if err != nil {
 			return i, err
 		}
-		s.Top = slices.Clone(s.Top) // the scratch memory overwrites its list at the next row
+		s.Top = slices.Clone(s.Top) // the next row overwrites the memory of s.Top
 		c.scored = append(c.scored, s)
 	}
 	c.seq.Logits -= it.Logits

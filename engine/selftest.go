@@ -8,13 +8,14 @@ import (
 	"sparrow/plan"
 )
 
-// SelfTest selects when an engine compares the forms of attention on its weights before it opens.
+// SelfTest selects when New runs the self-test, which computes attention in several forms from the loaded weights and
+// compares the results.
 type SelfTest int
 
-// Settings of the self-test. On a GPU the test takes milliseconds. On a CPU it takes as long as expanding the keys of a
-// few rows, so SelfTestAuto runs it only if that is fast.
+// Settings of the self-test. On a GPU the test takes milliseconds. On a CPU most of its time is the expansion of the
+// keys of a few rows, so SelfTestAuto runs it only if few keys are expanded.
 const (
-	SelfTestAuto SelfTest = iota // runs on GPUs, and on CPUs for models for which the test takes well below a second
+	SelfTestAuto SelfTest = iota // runs on GPUs; on CPUs, runs for models for which the test takes well below a second
 	SelfTestOn
 	SelfTestOff
 )
@@ -32,12 +33,12 @@ func ParseSelfTest(s string) (SelfTest, error) {
 	return 0, fmt.Errorf("self-test %q: want auto, on or off", s)
 }
 
-// mostSelfTest is the maximum number of multiplications of a self-test that runs on a CPU by default: they take a
+// mostSelfTest is the maximum number of multiplications of a self-test that SelfTestAuto runs on a CPU. They take a
 // quarter of a second on one slow core.
 const mostSelfTest = 4e9
 
-// selfTestCost returns the approximate number of multiplications of the self-test: four rows of the maximum selection
-// are expanded, or a few hundred keys if there is no indexer.
+// selfTestCost returns the approximate number of multiplications of the self-test: it expands the keys of four rows
+// with full selections, or a few hundred keys if there is no indexer.
 func selfTestCost(m *plan.Model) float64 {
 	const rope, latent, whole = 64, 512, 640
 	return 4 * float64(cmp.Or(m.K, whole)) * float64(m.Heads) * float64(m.QKDim-rope+m.VDim) * latent

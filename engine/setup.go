@@ -11,21 +11,22 @@ import (
 	"sparrow/sample"
 )
 
-// setup holds the constants of an engine, which do not change once it is open.
+// setup holds the values of an engine that do not change after New.
 type setup struct {
 	cfg   Config
 	info  Info
 	model model.Model
-	// stateful is the model if it has a state for each sequence, otherwise nil.
+	// stateful is the model, if the model keeps a state for each sequence; otherwise nil.
 	stateful model.Stateful
-	windowed model.Windowed  // the model if its window rows have their own pages, otherwise nil
+	windowed model.Windowed  // the model, if rows of window attention have their own pages; otherwise nil
 	overlap  bool            // the next batch is formed while a pass runs
 	draws    bool            // the device samples tokens
 	reuse    bool            // pages are kept in the prefix cache for later prompts
-	scratch  *sample.Scratch // memory for sampling: callers read its size, the loop uses its contents
+	scratch  *sample.Scratch // memory for sampling; only the loop uses it, other goroutines read only its size
 }
 
-// resolve decides how an engine runs. It allocates no memory.
+// resolve checks the configuration and sets the values that depend on the model and the device. It allocates no device
+// memory.
 func resolve(m model.Model, c Config) (*setup, error) {
 	drafts, why, err := maxDrafts(c.Draft, m, c.StepTokens)
 	if err != nil {
@@ -49,7 +50,7 @@ func resolve(m model.Model, c Config) (*setup, error) {
 	s.info = Info{Family: string(m.Config().Family), Vocabulary: m.Config().Vocab, StepTokens: c.StepTokens,
 		MaxQueue: c.MaxQueue, MaxStall: c.MaxStall, Kernels: m.Device().Name(), Config: resolved, Notices: notices,
 		MovesExperts: c.Moves != nil, Draft: c.Draft, Drafts: drafts, NoDrafts: why}
-	// The host looks up the rows of n-gram tables by tokens, so it must wait for the tokens of the previous batch.
+	// The host looks up rows of n-gram tables by token ids, so it must have the tokens of the previous batch first.
 	s.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device()) && m.Facts().Sharing.Tables == 0
 	s.draws = s.overlap && m.Config().Vocab <= sample.MaxVocabulary
 	s.stateful, _ = m.(model.Stateful)
@@ -71,8 +72,8 @@ func threshold(cfg *plan.Config) int {
 	return cfg.T
 }
 
-// maxDrafts returns the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the
-// token before it.
+// maxDrafts returns the maximum draft length, or why drafting is disabled. A chain of drafts and the token before it
+// are verified in one batch, so batchTokens limits the length.
 func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why string, err error) {
 	if s.Drafts() == 0 {
 		return 0, "switched off", nil
@@ -102,7 +103,8 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 		return 0, "", fmt.Errorf("sparrow: the draft length is set to %v: %w", s, err)
 	}
 	if errors.Is(err, plan.E15) {
-		// With auto nothing is drafted; with a fixed number, resolve returns an error that names the missing tensors.
+		// The setting auto disables drafting here; with a fixed draft length, resolve returns an error that names the
+		// missing tensors.
 		return 0, "this checkpoint has no draft layer", nil
 	}
 	return 0, err.Error(), nil

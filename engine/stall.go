@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/sched"
 )
 
-// noteTime passes the time of a batch to the scheduler, which limits the time that prompts add. It also stores the
-// longest batch that decoding sequences had to wait for.
+// noteTime passes the time of a batch to the scheduler, which limits the time that prompts add. It also stores the time
+// of the longest batch that decoding sequences waited for.
 func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 	l.sched.Took(b.load, took)
 	if kept := max(l.sched.Stall(), l.inner.stall(l.cfg.MaxStall)); kept > l.stalled+l.stalled/4 {
@@ -16,8 +16,8 @@ func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 			"single operation, takes longer",
 			"max_stall", l.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
-	// Prompts come last in a batch. If sequences draft, only batches between operations are counted, because they have
-	// no drafts.
+	// Items of prompts come last, so this batch only decodes. If sequences draft, only batches between the operations
+	// of another batch are used, because these have no drafts.
 	if i := &l.inner; b.items[len(b.items)-1].Decode && (b.between || i.took == 0 || l.drafter == nil) {
 		i.note(took)
 	}
@@ -44,10 +44,10 @@ func (l *loop) noteWaiting() {
 	}
 }
 
-// gapWindow is the minimum time for which the longest gap is remembered; the maximum is twice as long.
+// gapWindow is the minimum time for which a gap counts in gaps.longest; the maximum is twice as long.
 const gapWindow = time.Minute
 
-// gaps stores the longest recent gap.
+// gaps stores the longest recent time between two tokens of a sequence.
 type gaps struct {
 	now, before time.Duration // longest gap of this window and of the previous window
 	since       time.Time     // time when this window began

@@ -7,8 +7,8 @@ import (
 )
 
 // A stateful model has a state for each sequence in addition to its pages. The engine creates the state when a sequence
-// first has pages, passes it to every pass, and releases it together with the pages: when a sequence ends, for whatever
-// reason, and when it is preempted; a preempted sequence is computed again with a new state.
+// first has pages and passes it to every pass. It releases the state together with the pages: when a sequence ends or
+// is preempted. A preempted sequence is computed again with a new state.
 
 // maxRestarts limits how often a choice is computed again after batches failed because of other requests: a request
 // with a permanent fault must end.
@@ -30,12 +30,13 @@ func (l *loop) attachStates(items []sched.Item) []sched.Item {
 	return ready
 }
 
-// attachState makes the state of a choice match its cached tokens. windows are the window pages of its sequence.
+// attachState makes the state of a choice match its cached tokens. windows are the numbers of the sequence's window
+// pages.
 func (c *choice) attachState(cached int, windows []int32) (err error) {
 	switch s := c.job.setup; {
 	case c.state == nil && cached > 0:
-		// Another request computed the prefix. Prefix reuse is enabled only for models that can restore a state from
-		// the cache.
+		// The cached prefix was computed by another request. Reuse is enabled only for models that can restore a state
+		// from the cache.
 		c.state, err = s.windowed.Restore(cached, windows)
 	case c.state == nil:
 		c.state, err = s.stateful.NewState()
@@ -45,7 +46,7 @@ func (c *choice) attachState(cached int, windows []int32) (err error) {
 	return err
 }
 
-// released releases the state of a sequence that released its pages, and cancels its pending pages from tiers.
+// released releases the state of a sequence that released its pages, and cancels transfers of its pages from tiers.
 func (l *loop) released(q *sched.Sequence) {
 	c := q.Owner.(*choice)
 	if c.state != nil {
@@ -56,8 +57,8 @@ func (l *loop) released(q *sched.Sequence) {
 }
 
 // restartIfStateLost queues the sequence of an item again, as after a preemption, if a failed pass left its state
-// unusable: another sequence may have caused the fault. If the sequence has restarted too often, the choice fails. It
-// reports whether the sequence was queued again or failed.
+// invalid: another sequence of the batch may have caused the fault. If the sequence has restarted too often, the choice
+// fails. It reports whether the sequence was queued again or failed.
 func (l *loop) restartIfStateLost(it *sched.Item) bool {
 	c := ownerOf(it)
 	if c.state == nil {

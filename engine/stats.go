@@ -44,7 +44,8 @@ type Stats struct {
 
 	// Plans counts segments that ran, by their kind.
 	Plans []PlanCount
-	// Conversions counts segments whose rows were converted. Slices counts extra launches that a limit made necessary.
+	// Conversions counts segments whose rows were converted. Slices counts additional launches of segments that were
+	// divided because of a limit of a kernel.
 	Conversions, Slices int64
 	// Busy is the total time of passes, from their preparation to their results. Faults counts passes that failed on
 	// the device.
@@ -65,7 +66,7 @@ type Stats struct {
 }
 
 // ExpertCount holds the number of counted expert choices, and the shares of the most chosen tenth, quarter and half of
-// each layer's experts, averaged over layers. It also holds the number of experts that were moved.
+// each layer's experts, averaged over layers.
 type ExpertCount struct {
 	Choices              float64
 	Tenth, Quarter, Half float64

@@ -19,7 +19,7 @@ type tally struct {
 	lost  error // reason why the device can no longer be used; nil while it works
 }
 
-// add adds n to one of the counters under the lock.
+// add locks the tally and adds n to one of its counters.
 func (t *tally) add(counter *int64, n int) {
 	t.Lock()
 	defer t.Unlock()
@@ -36,8 +36,8 @@ func (t *tally) notePass(took time.Duration, err error) {
 	}
 }
 
-// countDrafts counts the drafts of a verified item. The first drafts were compared with the tokens of outs. The caller
-// holds the lock.
+// countDrafts counts the drafts of a verified item. outs holds the outcomes; the first len(outs) drafts were compared
+// with their tokens. The caller holds the lock.
 func (t *tally) countDrafts(c *choice, drafts []int32, outs []outcome) {
 	judged, right := min(len(drafts), len(outs)), 0
 	for i := range judged {
@@ -83,7 +83,7 @@ func (s *Stats) count(seg *plan.Segment) {
 		Steps: 1, Rows: int64(seg.Rows)})
 }
 
-// noteHang sets the operation in Stats at which the device hangs; an empty text means that it does not hang.
+// noteHang sets the text in Stats about the operation that hangs on the device; it is empty if none hangs.
 func (t *tally) noteHang(text string) {
 	t.Lock()
 	defer t.Unlock()

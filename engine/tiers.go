@@ -18,8 +18,9 @@ import (
 
 // Pages leave the device in two ways: when the cache evicts them they are copied to host memory, and when they become
 // reusable they are copied to the persistent tiers. Pages are copied back when a prompt begins with their tokens: the
-// sequence is admitted, and its pages are not computed but filled as they arrive. The loop copies pages between the
-// device and host memory, a limited number of bytes between two batches; package tier does all slower transfers.
+// sequence is admitted, and each page is filled when it arrives instead of being computed. The loop copies a limited
+// number of bytes between the device and host memory after each batch. Package tier transfers pages between host
+// memory, disks and other machines.
 
 // tiers connects the loop to the cache tiers. A nil *tiers does nothing.
 type tiers struct {
@@ -30,10 +31,10 @@ type tiers struct {
 	stack *tier.Stack
 	model model.Paged
 	dev   kernel.Machine
-	moves bool // the device copies from and to page-locked memory while the host continues
-	pulls bool // requests may name another engine that has their pages
+	moves bool // the device copies pages asynchronously, from and to page-locked memory
+	pulls bool // requests may name another engine from which their pages are fetched
 	wait  time.Duration
-	most  int // maximum number of bytes copied to the device between two batches; importBytes
+	most  int // maximum number of bytes copied to the device between two batches (importBytes)
 	log   *slog.Logger
 
 	parts     []kernel.Tensor
@@ -41,13 +42,13 @@ type tiers struct {
 	copies    []copying // enqueued copies from the device
 	imports   []*tier.Page
 	restoring []*choice // choices that wait for pages, in order of admission
-	seeking   int       // number of fetches for waiting sequences
+	seeking   int       // number of waiting sequences whose pages are being fetched
 	timer     *time.Timer
 	latest    time.Duration // time of the latest batch
 	stats     TierStats
 }
 
-// TierStats holds the counters of pages outside the device and of their reuse.
+// TierStats holds the counters of pages that are stored outside the device and of their reuse.
 type TierStats struct {
 	Tiers []tier.Count // counters of each tier, nearest first
 	// Identified reports whether every byte of the weights has been hashed, so that pages may leave the machine.
@@ -56,11 +57,11 @@ type TierStats struct {
 	Restored      int64 // sequences that got pages from tiers
 	RestoredPages int64
 	Tokens        int64 // tokens whose pages came from tiers
-	Missed        int64 // sequences whose next page was in no tier
+	Missed        int64 // sequences that stopped because no tier had their next page
 	Slow          int64 // sequences that computed the rest of the prompt because pages arrived too slowly
 	NoRoom        int64 // pages that were not copied because host memory was full
-	// Saved is the time saved by restoring tokens instead of computing them. Lost is the time that sequences waited for
-	// pages beyond the time that computing them would have taken.
+	// Saved is the time saved by copying pages instead of computing them. Lost is the time that sequences waited for
+	// pages, minus the time to compute the copied pages, where that is positive.
 	Saved, Lost time.Duration
 }
 
@@ -68,7 +69,7 @@ type TierStats struct {
 type Restored struct {
 	Tokens int
 	Tiers  map[string]int // number of tokens from each tier
-	Stop   string         // reason why no more pages came; empty if all full pages came or no tier was asked
+	Stop   string         // why no further page was restored; empty if all full pages were, or no fetch was started
 	Period                // time during which the sequence waited for pages
 }
 
@@ -79,7 +80,7 @@ type copying struct {
 	on   []tier.Occasion
 }
 
-// restore holds the pages of a choice that come from tiers.
+// restore is the transfer of a choice's pages from tiers.
 type restore struct {
 	fetch *tier.Fetch
 	next  int // number of the page that the fetch delivers next
@@ -89,8 +90,8 @@ type restore struct {
 
 const (
 	// importBytes is the number of bytes that are copied to the device between two batches, unless a quarter of the
-	// latest batch's time allows more. The copy takes a millisecond over PCIe, which delays other sequences little; at
-	// any batch time, pages arrive faster than they could be computed.
+	// latest batch's time allows more. Copying this many bytes over PCIe takes about a millisecond, a small delay for
+	// other sequences.
 	importBytes = 64 << 20
 	// maxSeeking is the maximum number of waiting sequences for which pages are fetched before they are admitted.
 	maxSeeking = 16
@@ -98,7 +99,7 @@ const (
 	DefaultTierWait = 500 * time.Millisecond
 )
 
-// openTiers opens the configured tiers and registers them with the pool.
+// openTiers opens the configured tiers and sets the callbacks of the pool that copy pages to the tiers.
 func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	if !s.cfg.Tiers.Any() {
 		return nil, nil
@@ -116,8 +117,8 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	dev := s.model.Device()
 	spec := tier.Spec{Model: string(s.model.Config().Family), Weights: s.cfg.Weights.Local, Local: s.cfg.Weights.Local,
 		PageTokens: cfg.Page, Bytes: int(s.model.PageBytes(cfg)),
-		// Rows of another device or plan differ in their last bits, so device and plan are part of the name: results
-		// must not depend on which engine computed the prompt.
+		// Rows computed on another device or with another plan differ in their last bits. The name includes device and
+		// plan, so that results do not depend on which engine computed a page.
 		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
 	if w := s.cfg.Weights.Whole; w != nil {
 		spec.Weights, spec.Whole = *w, true
@@ -155,7 +156,7 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	return t, nil
 }
 
-// pinned is the page-locked memory of a device.
+// pinned allocates page-locked host memory of a device.
 type pinned struct{ kernel.PageMover }
 
 func (p pinned) Take(bytes int) ([]byte, error) { return p.HostAlloc(int64(bytes)) }
@@ -195,7 +196,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 	p.Tokens, p.Salt = slices.Clone(k.Tokens), slices.Clone(k.Salt)
 	done, err := kernel.Collect(t.dev, p.Data, t.partsOf(int(k.Page), int(k.Window)))
 	if err != nil {
-		// The device reports the same error at its next pass, which returns it to the requests.
+		// The next pass on the device returns the same error, and the requests get it from that pass.
 		t.log.Warn("a page could not be copied from the device", "error", err)
 		p.Drop()
 		return
@@ -206,7 +207,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 	}
 }
 
-// partsOf returns the tensors of a page; one tensor for each part; the result is valid until the next call.
+// partsOf returns the tensors of a page, one for each part. The result is valid until the next call.
 func (t *tiers) partsOf(page, window int) []kernel.Tensor {
 	t.parts = t.model.PageParts(t.parts[:0], page)
 	if window >= 0 {
@@ -252,7 +253,7 @@ func (t *tiers) finishCopies() {
 	t.copies = t.copies[:0]
 }
 
-// seek starts to fetch pages for a waiting sequence, so that they are available when it is admitted.
+// seek starts to fetch pages for a waiting sequence, so that the pages are in host memory when it is admitted.
 func (t *tiers) seek(c *choice) {
 	if t == nil || t.seeking >= maxSeeking || c.seq.After != nil {
 		return
@@ -294,7 +295,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	c.restored = Restored{}
 	if c.restore != nil {
 		t.seeking--
-		if c.restore.next > from { // pages that were in the pool when the sequence arrived were evicted since
+		if c.restore.next > from { // pages that the pool had when the sequence arrived were evicted since then
 			c.restore.fetch.Close()
 			c.restore = nil
 		}
@@ -364,7 +365,7 @@ func (t *tiers) advance() bool {
 }
 
 // deadline returns the time at which a choice stops waiting and computes the rest of its prompt. At that time, the
-// request has lost the maximum allowed time, compared with computing the whole prompt.
+// request has waited the maximum allowed time longer than computing the restored tokens would have taken.
 func (t *tiers) deadline(c *choice) time.Time {
 	return c.restore.begun.Add(t.wait + t.computing(c))
 }
@@ -404,7 +405,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	q := &c.seq
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
 		return errors.New("a fetched page has other tokens than the " +
-			"prompt") // the hash collides with that of another prompt: this prompt is computed
+			"prompt") // the hash collides with another prompt's hash: this prompt is computed
 	}
 	page, window, err := t.sched.RestorePage(q)
 	if err != nil {
@@ -416,7 +417,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	return t.sched.Restored(q)
 }
 
-// finish ends the restore of a choice; the choice computes the rest of its prompt.
+// finish ends the transfer of pages for a choice; the rest of its prompt is computed.
 func (t *tiers) finish(c *choice, why string) {
 	took := t.setup.since(c.restore.begun)
 	if saved := t.computing(c) - took; saved > 0 {
@@ -439,7 +440,6 @@ func (t *tiers) computing(c *choice) time.Duration {
 	return t.sched.PromptTime(n, max(c.restore.next*t.pools[0].Tag().PageTokens-n, 0))
 }
 
-// noteBatch records the time of a batch.
 func (t *tiers) noteBatch(took time.Duration) {
 	if t != nil {
 		t.latest = took
@@ -464,8 +464,8 @@ func (t *tiers) close() {
 	}
 }
 
-// clear drops every page of every tier, including pages in transfer. Sequences that wait for pages compute the rest of
-// their prompts.
+// clear drops every page of every tier, including pages in transfer. Sequences that wait for pages compute their
+// prompts instead.
 func (t *tiers) clear() {
 	if t == nil {
 		return
@@ -479,7 +479,6 @@ func (t *tiers) clear() {
 	t.stack.Clear()
 }
 
-// counts returns the counters of every tier.
 func (t *tiers) counts() []tier.Count {
 	list := t.stack.Counts()
 	if t.pulls {
@@ -498,7 +497,7 @@ func (e *Engine) ServePages(l net.Listener) error {
 	return nil
 }
 
-// Discard makes Close drop all pages of all tiers, so that nothing that this engine computed is used again.
+// Discard makes Close drop all pages in all tiers, so that no page that this engine computed is used again.
 func (e *Engine) Discard() {
 	e.tally.Lock()
 	defer e.tally.Unlock()
@@ -507,5 +506,5 @@ func (e *Engine) Discard() {
 
 // Settle waits until the pages of all answered requests are stored in the tiers, or until ctx or the engine ends.
 func (e *Engine) Settle(ctx context.Context) {
-	_ = e.inbox.await(ctx, &e.inbox.settles) // if ctx or the engine ends, the caller continues as well
+	_ = e.inbox.await(ctx, &e.inbox.settles) // the caller continues also if ctx or the engine ends first
 }

@@ -9,23 +9,23 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// Minimum intervals between two readings of expert counts: the first while batches run, the second before the loop
-// waits or if experts move. The intervals limit readings because each reading waits for the device.
+// Minimum intervals between two readings of expert counts. usageEvery applies while batches run, the other before the
+// loop waits or if experts move. The intervals limit readings because each reading waits for the device.
 const (
 	usageEvery = 5 * time.Second
 	usageIdle  = time.Second
 )
 
-// experts counts the experts that rows choose, and moves experts. The loop owns it.
+// experts counts how often rows choose each expert, and moves experts. Only the loop uses it.
 type experts struct {
 	*setup
 	tally   *tally
 	counted time.Time            // time when the counts were last read
-	recent  *usage.Table         // recent expert choices, by which experts move
+	recent  *usage.Table         // counts of recent expert choices, used to select the experts that move
 	moves   *placement.Placement // Config.Moves, until a move fails
 }
 
-// count makes passes count the experts that rows choose, if Config.Usage is set.
+// count enables counting of chosen experts in the passes, if Config.Usage is set.
 func (x *experts) count() error {
 	if _, ok := x.model.(model.ExpertMover); x.moves != nil && (!ok || x.cfg.Usage == nil) {
 		return fmt.Errorf("sparrow: experts of family %s cannot move on %s; omit --experts move",
@@ -72,7 +72,7 @@ func (x *experts) read(since time.Duration) error {
 	return x.move(fresh)
 }
 
-// add adds counts to the table.
+// add adds newly read counts to the table of Config.Usage.
 func (x *experts) add(fresh *usage.Table) {
 	u := x.cfg.Usage
 	x.tally.Lock()

@@ -6,11 +6,11 @@ import (
 )
 
 // waits estimates how long a new request waits, from the number of waiting requests and the recent rate of admissions.
-// Choices of requests that have begun are not counted, because they take turns with later requests.
+// Waiting choices of requests that have begun are not counted, because they take turns with later requests.
 type waits struct {
 	tenants  map[string]int // number of requests of each tenant that have not begun
 	jobs     int            // number of requests of all tenants that have not begun
-	since    time.Time      // time when a request first waited after no request had waited
+	since    time.Time      // time since which at least one request has waited
 	admitted int            // number of requests admitted since then
 	recent   [16]time.Time  // ring of the times of the latest admissions since then
 }

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// arena is the part of a grammar's automaton that documents have explored. A document in progress is a state: the set
-// of its readings. A reading (config) is a position inside a leaf and, below it, a stack of frames: the objects and
-// arrays that are open. Frames, configs and states are interned: equal ones have equal numbers, and nothing is computed
-// twice.
+// arena is the part of a grammar's pushdown automaton that documents have explored. A document in progress is a state:
+// a set of configurations (config). A configuration is a position inside a leaf and a stack of frames, the open objects
+// and arrays. Frames, configs and states are interned: equal ones have equal numbers and are computed once.
 //
-// The Grammar's lock guards it.
+// The Grammar's mutex guards the arena.
 type arena struct {
 	g *Grammar
 
@@ -20,46 +19,46 @@ type arena struct {
 	configID   map[config]int32
 	states     []state
 	stateIndex map[string]int32
-	after      map[ending]int32         // state that follows a complete leaf
-	masks      map[configMask]*tokenSet // masks of states with a single reading
-	stateMasks map[int32]*tokenSet      // masks of states with several readings
-	readings   int                      // bytes of the lists of readings of all states
+	after      map[ending]int32         // state after a complete leaf
+	masks      map[configMask]*tokenSet // masks of states with a single config
+	stateMasks map[int32]*tokenSet      // masks of states with several configs
+	readings   int                      // bytes of the lists of configs of all states
 
 	scratch  []int32 // configs that are being collected
-	complete bool    // whether one of the collected readings ends the document
+	complete bool    // whether one of the collected configs completes the document
 	key      []byte
-	words    []uint64 // mask that is being built
+	words    []uint64 // mask under construction
 }
 
-// frame is an open object or array: its node and the frame that encloses it. Frame 0 is the bottom.
+// frame is an open object or array: its node and the frame that encloses it. Frame 0 is the bottom of every stack.
 type frame struct {
 	node   int32
 	place  place
 	parent int32
-	depth  int32 // depth of this object or array; the outermost has 1
+	depth  int32 // depth of this object or array; 1 for the outermost
 }
 
 type config struct {
 	leaf  int32
 	q     uint64
-	stack int32 // number of a frame
+	stack int32 // number of the top frame
 }
 
-// state is a set of readings; done reports whether one of them is a complete document.
+// state is a set of configs; done reports whether one of them completes the document.
 type state struct {
 	configs []int32
 	done    bool
-	next    *[256]int32 // state after a byte, plus one; 0 unknown, dead if there is none
+	next    *[256]int32 // [byte] state after the byte, plus one; 0 if not computed yet; dead if the byte is not allowed
 }
 
 const dead = -1
 
-// ending is a complete leaf with its outcome, and the stack below it.
+// ending is a complete leaf: its outcome (tag) and the stack below the leaf.
 type ending struct {
 	stack, tag int32
 }
 
-// configMask holds the parts of a reading that determine its mask.
+// configMask holds the parts of a config that determine its mask.
 type configMask struct {
 	leaf  maskKey
 	stack int32
@@ -79,7 +78,7 @@ func newArena(g *Grammar) *arena {
 	}
 }
 
-// full reports whether the arena's states exceed their memory limit, so that a new arena is needed.
+// full reports whether the arena's states exceed their memory limit, so that the grammar needs a new arena.
 func (a *arena) full() bool { return a.stateBytes() > maxArenaBytes }
 
 // stateBytes returns the memory of states, configs, frames and their successors, including map entries.
@@ -92,7 +91,7 @@ func (a *arena) bytes() int64 {
 	return int64(a.stateBytes() + (len(a.masks)+len(a.stateMasks))*(8*len(a.words)+128))
 }
 
-// stateBytes is the size of a state without its readings. Most of it is the table of next states.
+// stateBytes is the size of a state in bytes, without its configs. Most of it is the table of next states.
 const stateBytes = 1280
 
 func (a *arena) push(f frame) int32 {
@@ -105,7 +104,7 @@ func (a *arena) push(f frame) int32 {
 	return id
 }
 
-// collect adds a reading to the set under construction.
+// collect adds a config to the set under construction.
 func (a *arena) collect(c config) {
 	id, ok := a.configID[c]
 	if !ok {
@@ -116,7 +115,7 @@ func (a *arena) collect(c config) {
 	a.scratch = append(a.scratch, id)
 }
 
-// intern ends a collection that began at scratch[from:] and returns its state, dead if the collection is empty.
+// intern returns the state for the configs in scratch[from:], which it removes from scratch; dead if there are none.
 func (a *arena) intern(from int) int32 {
 	list := a.scratch[from:]
 	slices.Sort(list)
@@ -147,8 +146,8 @@ func (a *arena) intern(from int) int32 {
 	return id
 }
 
-// narrow reduces a large set of readings. Every reading can be completed independently of the others, so a document
-// can still be completed, but with less choice.
+// narrow reduces a large set of configs. Each config can be completed independently, so the document can still be
+// completed, but fewer documents are allowed.
 func (a *arena) narrow(list []int32) []int32 {
 	wide := map[int32]bool{}
 	kept := list[:0]
@@ -213,7 +212,7 @@ func (a *arena) advance(configs []int32, b byte) int32 {
 	return a.intern(from)
 }
 
-// follow returns the state after a complete leaf on a stack.
+// follow returns the state after a complete leaf with the given stack.
 func (a *arena) follow(stack, tag int32) int32 {
 	key := ending{stack, tag}
 	if id, ok := a.after[key]; ok {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// array adds the node of an array that satisfies all parts.
+// array adds the node of an array that satisfies all schemas in parts.
 func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
 	e := &elements{rest: -1, most: noItems}
 	length := 0
@@ -51,8 +51,8 @@ func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
 	return append(kids, id), nil
 }
 
-// uniqueArray adds the node of an array whose elements differ. This is enforced if the elements come from a list of
-// values.
+// uniqueArray adds the node of an array whose elements differ. This is enforced only if the elements are limited to a
+// list of values.
 func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]int32, error) {
 	values, ok, err := c.finite(elementGoal(parts, 0))
 	if err != nil {
@@ -83,7 +83,8 @@ func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]in
 	return append(kids, id), err
 }
 
-// finite returns the values that satisfy a goal; ok is false if they are not given by enum, const or type.
+// finite returns the values that satisfy a goal, a list of schemas; ok is false if enum, const or type do not list
+// them.
 func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
 	ways, err := c.alternatives(goal)
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
 // countContains collects the contains keywords of all parts.
 func (e *elements) countContains(parts []*schema) error {
 	const longest = math.MaxUint8 - 1
-	steps := e.least + 1 // number of positions that are distinguished
+	steps := e.least + 1 // number of different counter values
 	for _, s := range parts {
 		keyword := "contains"
 		at := s.pointer
@@ -151,8 +152,8 @@ func (e *elements) countContains(parts []*schema) error {
 	return nil
 }
 
-// kinds fills the kinds of elements of an array with contains. Elements that count must satisfy the schema; others need
-// not, unless the maximum must not be exceeded.
+// kinds fills the kinds of elements of an array with contains. An element that counts for contains must satisfy its
+// schema. Another element must violate it only if there is a maximum.
 func (c *compiler) kinds(e *elements, parts []*schema, length int) error {
 	for i := range length + 1 {
 		var kinds []int32

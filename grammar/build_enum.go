@@ -5,8 +5,8 @@ import (
 	"math/big"
 )
 
-// enum adds the nodes of the listed values that all parts allow. Scalars are written as in the schema, and numbers also
-// in their shortest form; objects and arrays are written member by member, so that whitespace is optional as elsewhere.
+// enum adds the nodes of the listed values that all parts allow. Scalars are written as in the schema, numbers also in
+// their shortest form. Objects and arrays are nodes with members, so that the usual whitespace is allowed in them.
 func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var list []value
 	first := true

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// object adds the node of an object that satisfies all parts. Properties come in the order of the schemas; required
-// names that no schema lists come after them, and other names last.
+// object adds the node of an object that satisfies all schemas in parts. Properties are written in the order of the
+// schemas, then required names that no schema lists, then other names.
 func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 	names, required := propertyNames(parts)
 	if len(names) > MaxProperties {
@@ -67,10 +67,10 @@ func (c *compiler) never() *schema {
 	return s
 }
 
-// nameRule holds the names that propertyNames allows.
+// nameRule is the set of names that propertyNames allows.
 type nameRule struct {
 	limited bool
-	dfa     *runeDFA // automaton of the allowed names; nil if there are no propertyNames
+	dfa     *runeDFA // automaton of the allowed names; nil if no name is allowed or limited is false
 }
 
 func (r nameRule) has(name string) bool { return !r.limited || r.dfa != nil && r.dfa.matches(name) }
@@ -107,7 +107,7 @@ func (c *compiler) allowedNames(parts []*schema) (nameRule, error) {
 	return rule, nil
 }
 
-// stringsOf returns the automaton of the strings that one alternative allows, nil if there are none.
+// stringsOf returns the automaton of the strings that satisfy all schemas in parts, or nil if there are none.
 func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
 	types := typeSet(allTypes)
 	var listed []value
@@ -147,8 +147,8 @@ func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
 	return r.dfa.limit(0, r.most, &c.effort)
 }
 
-// freeNames fills the values that are allowed for names that no part lists. With patternProperties the names are
-// divided into classes by the patterns that they match; each class has its own values.
+// freeNames fills the values that are allowed for names that no schema lists. With patternProperties, names that match
+// the same patterns form a class; each class has its own schema for values.
 func (c *compiler) freeNames(parts []*schema, o *properties, names []string, allowed nameRule) error {
 	patterns := map[string]bool{}
 	for _, s := range parts {
@@ -189,11 +189,11 @@ const maxNameClasses = 64
 
 type nameClass struct {
 	dfa   *runeDFA
-	match map[string]bool // patterns that the names of the class match
+	match map[string]bool // patterns that all names of the class match
 	goal  []*schema
 }
 
-// nameClasses divides the names that no part lists by the patterns of patternProperties.
+// nameClasses divides the names that no schema lists into classes of names that match the same patternProperties.
 func (c *compiler) nameClasses(parts []*schema, names []string, allowed nameRule) ([]nameClass, error) {
 	all := everyString()
 	if allowed.limited {
@@ -265,7 +265,7 @@ func (c *compiler) splitNames(list []nameClass, pattern string, d *runeDFA) ([]n
 	return out, nil
 }
 
-// patternOf returns the automaton of a pattern of patternProperties, or nil if no string matches.
+// patternOf returns the automaton of a pattern of patternProperties, or nil if the pattern matches no string.
 func (c *compiler) patternOf(s *schema, pattern string) (*runeDFA, error) {
 	d, err := c.automaton("pattern", pattern)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *compiler) patternOf(s *schema, pattern string) (*runeDFA, error) {
 	return d, nil
 }
 
-// propertyNames returns every name that a part mentions, and which names are required.
+// propertyNames returns every name that a schema in parts mentions, and which of them are required.
 func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 	seen := map[string]bool{}
 	add := func(name string) {
@@ -300,8 +300,8 @@ func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 	return names, required
 }
 
-// goalOf returns the combined schemas of one property: from each part its own entry and its patterns, or
-// additionalProperties.
+// goalOf returns the schemas that the value of a property must satisfy. From each part these are the property's own
+// schema and those of matching patterns or, without any, additionalProperties.
 func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	var goal []*schema
 	for _, s := range parts {
@@ -326,7 +326,7 @@ func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	return goal, nil
 }
 
-// freeGoal returns the combined schemas of names that no part lists.
+// freeGoal returns the schemas for the values of names that no part lists.
 func freeGoal(parts []*schema) []*schema {
 	var goal []*schema
 	for _, s := range parts {
@@ -337,14 +337,14 @@ func freeGoal(parts []*schema) []*schema {
 	return goal
 }
 
-// closed applies Options.ClosedObjects.
+// closed reports whether Options.ClosedObjects forbids names that no part lists.
 func (c *compiler) closed(parts []*schema) bool {
 	listed := slices.ContainsFunc(parts, func(s *schema) bool { return len(s.props) > 0 && s.origin == nil })
 	said := slices.ContainsFunc(parts, func(s *schema) bool { return s.additional != nil || len(s.patterns) > 0 })
 	return c.options.ClosedObjects && listed && !said
 }
 
-// listedKey makes the leaf for the names of an object's properties.
+// listedKey returns the leaf for the property names of an object up to index upper.
 func (c *compiler) listedKey(o *properties, upper int) int32 {
 	names := make([]string, len(o.list))
 	var key []byte
@@ -369,7 +369,7 @@ func newFreeKey(names []string) *freeKey {
 	return k
 }
 
-// finish computes the fields that depend on the depth of the children.
+// finish computes the fields of an object's node that depend on the depth of its children.
 func (n *node) finish(nodes []node) {
 	o := n.props
 	if o == nil {

@@ -18,7 +18,7 @@ const (
 	fractions // numbers that are not integers
 )
 
-// strings adds the leaf of a string that satisfies all parts.
+// strings adds the leaf of a string that satisfies all schemas in parts.
 func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 	r, err := c.stringRule(parts)
 	if err != nil {
@@ -42,8 +42,8 @@ func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 	return c.addLeaf(kids, &stringLeaf{r.least, r.most})
 }
 
-// patternKeyOf returns a text that contains everything that determines the automaton of a string. Compilation is
-// deterministic: equal texts give equal automata, state by state, and therefore equal masks.
+// patternKeyOf returns a key that identifies the automaton of a string. Compilation is deterministic: equal keys give
+// equal automata, with equal state numbers and masks.
 func patternKeyOf(parts []*schema) string {
 	var key []byte
 	for _, s := range parts {
@@ -59,10 +59,10 @@ func patternKeyOf(parts []*schema) string {
 // source is a pattern or a format of a schema.
 type source struct{ keyword, text string }
 
-// stringRule is the combined constraint of a list of schemas on strings.
+// stringRule is the constraint that all schemas of a list together put on strings.
 type stringRule struct {
 	least, most uint64
-	dfa         *runeDFA // nil if there is neither pattern nor format; least is part of it, most is not
+	dfa         *runeDFA // nil if there is neither pattern nor format; it enforces least, but not most
 	never       bool     // whether no string matches
 }
 
@@ -116,7 +116,7 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	return r, nil
 }
 
-// excludeStrings removes the strings that negations exclude.
+// excludeStrings removes from the rule the strings that negated schemas exclude.
 func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 	for _, s := range parts {
 		var texts []string
@@ -155,7 +155,7 @@ func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 	return nil
 }
 
-// blame sets the location of an error to the keyword for which the schema was made, so that the compiler ignores this
+// blame sets the location of an error to the keyword from which the schema was derived. The compiler then ignores this
 // keyword in its next attempt.
 func (s *schema) blame(e *SchemaError) error {
 	if s.origin != nil {
@@ -170,7 +170,7 @@ func (r *stringRule) has(text string) bool {
 	return !r.never && n >= r.least && n <= r.most && (r.dfa == nil || r.dfa.matches(text))
 }
 
-// automaton compiles a pattern or a format. It returns nil if nothing matches, and for formats of numbers.
+// automaton compiles a pattern or a format. It returns nil if no string matches, and for formats of numbers.
 func (c *compiler) automaton(keyword, text string) (*runeDFA, error) {
 	if numericFormat(keyword, text) {
 		return nil, nil
@@ -211,7 +211,7 @@ func patternError(pointer, keyword, text string, err error) *SchemaError {
 	return e
 }
 
-// numbers adds the leaves of the numbers of some types that satisfy all parts: one leaf for each range between excluded
+// numbers adds the leaves of the numbers that satisfy all schemas in parts: one leaf for each interval between excluded
 // numbers.
 func (c *compiler) numbers(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var b bounds
@@ -292,12 +292,12 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*num
 		}
 	}
 	if kind == fractions {
-		digits = max(1, 15-fraction) // a float64 keeps that many digits: the number must not become an integer
+		digits = max(1, 15-fraction) // a float64 keeps 15 digits; more could be rounded to an integer
 	}
 	lo, hi := b.lo, b.hi
 	far := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(maxBoundDigits-1), nil))
 	if lo != nil && lo.Cmp(new(big.Rat).Neg(far)) < 0 {
-		lo = nil // the bound is below every number that can be written
+		lo = nil // all numbers that can be written are above the bound
 	}
 	if hi != nil && hi.Cmp(far) > 0 {
 		hi = nil
@@ -342,7 +342,7 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*num
 	return newNumberRange(least, most, fraction, digits, step), nil
 }
 
-// commonStep returns the least common multiple of the steps, in units of the last decimal.
+// commonStep returns the least common multiple of the steps, in units of the last digit after the point.
 func commonStep(parts []*schema, multiples []*big.Rat, fraction int, has func(*schema) bool) (uint64, error) {
 	step := big.NewInt(1)
 	if fraction == 0 {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A goal is a list of schemas that must all hold for one value. Combining turns it into alternatives: lists of schemas
-// whose references and choices are resolved, so that only their plain keywords matter.
+// A goal is a list of schemas that one value must satisfy. It is converted to alternatives: lists of schemas in which
+// references, allOf, anyOf and oneOf are resolved, so that only their other keywords are used.
 
 // alternatives resolves $ref, allOf, anyOf and oneOf of a goal. It omits alternatives that contain the schema false.
 func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
@@ -35,15 +35,15 @@ type spreading struct {
 	work int
 }
 
-// maxSpreading is the maximum number of combinations that are examined, dead ends included.
+// maxSpreading is the maximum number of combinations that are examined, including impossible ones.
 const maxSpreading = 100 * MaxAlternatives
 
-// spread adds to out every way to satisfy the pending schemas together with the settled ones.
+// spread adds to out every combination of one schema from each pending choice with the settled schemas.
 func (x *spreading) spread(pending []choice, settled []*schema) error {
 	x.work++
 	x.c.combinations++
 	if len(x.out) > MaxAlternatives || x.work > maxSpreading || x.c.combinations > 4*maxSpreading {
-		at := settled[0] // at least one schema is settled before choices multiply
+		at := settled[0] // at least one schema is settled before there is a choice
 		return &SchemaError{at.pointer, "anyOf",
 			fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
 	}
@@ -78,8 +78,8 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	return nil
 }
 
-// possible reports whether some type is left, and no property is required that must be absent. It checks only what can
-// be decided for sure, which already ends most combinations with a negation early.
+// possible reports whether a type remains that all schemas allow, and no required property is forbidden. It checks only
+// what is certain, to discard most combinations with a negation early.
 func possible(pending []choice, settled []*schema) bool {
 	types := typeSet(allTypes)
 	for _, s := range settled {
@@ -107,7 +107,8 @@ func possible(pending []choice, settled []*schema) bool {
 	return true
 }
 
-// inner returns the schemas that apply to the same value through other schemas.
+// inner returns the schemas that a schema applies to the same value, through $ref, allOf, anyOf, oneOf, if and
+// negation.
 func (c *compiler) inner(s *schema) ([]choice, error) {
 	if s.negated != nil {
 		list, err := c.negation(s)
@@ -146,8 +147,8 @@ func (c *compiler) inner(s *schema) ([]choice, error) {
 	return list, nil
 }
 
-// checkLoop rejects schemas that refer to themselves without an object or array in between. Such schemas have no
-// meaning, and resolving them would not end.
+// checkLoop rejects schemas that refer to themselves without an object or array in between. Resolving such a schema
+// would not end.
 func (c *compiler) checkLoop(s *schema) error {
 	const open, closed = 1, 2
 	switch c.visited[s.id] {

@@ -9,11 +9,12 @@ import (
 
 // Options change the interpretation of a schema.
 type Options struct {
-	// ClosedObjects closes objects whose schema lists properties but does not mention additionalProperties. JSON Schema
-	// leaves them open, and small models then invent properties. In both cases the output satisfies the schema.
+	// ClosedObjects forbids other names in objects whose schema lists properties but does not mention
+	// additionalProperties. JSON Schema allows other names there, and small models then invent properties. The output
+	// satisfies the schema with and without this option.
 	ClosedObjects bool
-	// Strict refuses schemas with a keyword that is unknown or cannot be enforced. Otherwise the keyword is ignored,
-	// and Grammar.Ignored lists it.
+	// Strict makes a keyword that is unknown or cannot be enforced an error. Otherwise the keyword is ignored and
+	// listed by Grammar.Ignored.
 	Strict bool
 }
 
@@ -42,7 +43,8 @@ func CompileWith(source []byte, t *Tokens, o Options) (*Grammar, error) {
 	}
 }
 
-// leaveOut makes the next attempt ignore the keyword that caused an error. It reports whether there is one.
+// leaveOut makes the next attempt ignore the keyword that caused an error. It returns false if there is no such
+// keyword.
 func (c *compiler) leaveOut(err error) bool {
 	var e *SchemaError
 	if !errors.As(err, &e) {
@@ -52,7 +54,7 @@ func (c *compiler) leaveOut(err error) bool {
 		return c.parser.skip.add(origin{e.Pointer, e.Keyword}, e.Problem)
 	}
 	any := false
-	if e.Kind == ErrTooLarge { // negations multiply alternatives, and without them the schema may be small enough
+	if e.Kind == ErrTooLarge { // without negations the schema may have fewer alternatives
 		for o := range c.origins {
 			any = c.parser.skip.add(o, "with its negations the schema is too large: "+e.Problem) || any
 		}
@@ -103,7 +105,7 @@ func JSONObject(t *Tokens) (*Grammar, error) {
 	return Compile([]byte(`{"type":"object"}`), t)
 }
 
-// newGrammar returns a grammar with the leaves that every grammar has; their numbers are fixed.
+// newGrammar returns a grammar with the leaves that every grammar has, at fixed indices.
 func newGrammar(t *Tokens) *Grammar {
 	g := &Grammar{tokens: t, own: newMaskCache(maxMaskBytes)}
 	marks := punctuation()
@@ -125,9 +127,9 @@ type compiler struct {
 	effort       effort
 	members      int
 	combinations int
-	ones         map[string]choice // results of exactlyOne, by the ids of the schemas
-	origins      map[origin]bool   // keywords that were converted to other schemas
-	reason       string            // reason for which an alternative was dropped, for the error if none is left
+	ones         map[string]choice // results of exactlyOne, by the ids of schemas
+	origins      map[origin]bool   // keywords from which schemas were derived
+	reason       string            // reason why an alternative was dropped, for the error if all were dropped
 }
 
 // node compiles a goal. An empty goal allows any value.
@@ -150,7 +152,7 @@ func (c *compiler) node(goal []*schema) (int32, error) {
 	for _, parts := range list {
 		key := keyOf(parts)
 		if seen[key] {
-			continue // equal alternatives would only double the number of readings
+			continue // an equal alternative would only add an equal config
 		}
 		seen[key] = true
 		if kids, err = c.values(parts, kids); err != nil {
@@ -161,7 +163,7 @@ func (c *compiler) node(goal []*schema) (int32, error) {
 	return id, nil
 }
 
-// keyOf returns a key that identifies a list of schemas by their texts.
+// keyOf returns a key that identifies a list of schemas by their ids.
 func keyOf(list []*schema) string {
 	var key []byte
 	for i, s := range list {
@@ -183,8 +185,8 @@ func (c *compiler) add(n node) (int32, error) {
 	return int32(len(c.g.nodes) - 1), nil
 }
 
-// charge counts members of objects, arrays and enums. Alternatives multiply them, so that a short schema could exhaust
-// the memory.
+// charge adds to the number of members of objects, arrays and enums, and returns an error above MaxMembers.
+// Alternatives multiply members, so that a short schema could otherwise exhaust memory.
 func (c *compiler) charge(parts []*schema, members int) error {
 	if c.members += members; c.members <= MaxMembers {
 		return nil
@@ -198,7 +200,7 @@ func (c *compiler) charge(parts []*schema, members int) error {
 	return e
 }
 
-// addLeaf adds a node for a leaf to a list of alternatives.
+// addLeaf adds a node for a leaf to kids, a list of alternatives.
 func (c *compiler) addLeaf(kids []int32, l leaf) ([]int32, error) {
 	id, err := c.add(node{kind: leafNode, leaf: c.g.addLeaf(l)})
 	return append(kids, id), err
@@ -243,7 +245,7 @@ func (c *compiler) values(parts []*schema, kids []int32) (_ []int32, err error) 
 	return kids, nil
 }
 
-// keywords adds null, true and false.
+// keywords adds the leaves of null, true and false that all parts allow to kids.
 func (c *compiler) keywords(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var list []literal
 	for _, v := range []value{{kind: nullValue}, {kind: boolValue, truth: true}, {kind: boolValue}} {
@@ -260,7 +262,7 @@ func (c *compiler) keywords(parts []*schema, types typeSet, kids []int32) ([]int
 	return c.addLeaf(kids, newLiterals(list))
 }
 
-// drop records why an alternative is impossible; the first reason is reported.
+// drop records why an alternative is impossible; only the first reason is kept, for the error.
 func (c *compiler) drop(parts []*schema, keyword, reason string) {
 	if c.reason != "" {
 		return
@@ -286,7 +288,7 @@ func (c *compiler) unsatisfiable(need int) error {
 	return &SchemaError{Problem: problem, Kind: ErrUnsatisfiable}
 }
 
-// failAt returns an error at the first part that has the keyword.
+// failAt returns an error located at the first schema of parts that has the keyword.
 func failAt(parts []*schema, has func(*schema) bool, keyword string, kind error, format string, args ...any) error {
 	e := &SchemaError{Keyword: keyword, Problem: fmt.Sprintf(format, args...), Kind: kind}
 	if i := slices.IndexFunc(parts, has); i >= 0 {

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// maxDecimalExponent is beyond every float64; larger exponents could exhaust memory in exact arithmetic.
+// maxDecimalExponent is larger than any exponent of a float64. Larger exponents could exhaust memory in exact
+// arithmetic.
 const maxDecimalExponent = 400
 
-// parseDecimal reads a JSON number exactly.
+// parseDecimal converts the text of a JSON number to an exact fraction.
 func parseDecimal(text string) (*big.Rat, error) {
 	if i := strings.IndexAny(text, "eE"); i >= 0 {
 		e, err := strconv.Atoi(text[i+1:])
@@ -28,8 +29,8 @@ func parseDecimal(text string) (*big.Rat, error) {
 	return r, nil
 }
 
-// fractionDigits returns the number of decimals that r needs. Decimal fractions have only 2 and 5 in their
-// denominators.
+// fractionDigits returns the number of digits after the point that r needs. The denominator of r has only the prime
+// factors 2 and 5.
 func fractionDigits(r *big.Rat) int {
 	n := 0
 	for rest := new(big.Rat).Set(r); !rest.IsInt() && n <= 2*maxDecimalExponent; n++ {

@@ -20,20 +20,20 @@ var ErrUnsatisfiable = errors.New("unsatisfiable schema")
 // ErrVocabulary means that JSON cannot be written with the tokens of a vocabulary.
 var ErrVocabulary = errors.New("grammar: unusable vocabulary")
 
-// ErrRejected means that a token or a text does not continue the document. The state is unchanged.
+// ErrRejected means that a token or a text is not allowed as the next part of the document. The state is unchanged.
 var ErrRejected = errors.New("grammar: not allowed here")
 
-// ErrNoToken means that the document can continue but no token can continue it. This happens only with vocabularies
-// without a token for every single byte.
+// ErrNoToken means that the document is incomplete but no token is allowed. This happens only with vocabularies without
+// a token for every single byte.
 var ErrNoToken = errors.New("grammar: no token can continue the document")
 
 // ErrMask means that a mask has too few words for the vocabulary.
 var ErrMask = errors.New("grammar: mask too short")
 
-// SchemaError has the location of a problem in a schema. It wraps one of the sentinels above.
+// SchemaError describes a problem in a schema, with its location. It wraps one of the errors above.
 type SchemaError struct {
 	Pointer string // JSON pointer of the schema object, "" for the root
-	Keyword string // keyword with the problem, "" if the problem is the schema as a whole
+	Keyword string // keyword with the problem, "" if it is the whole schema
 	Problem string // what was found, and what is supported
 	Kind    error  // ErrSchema, ErrUnsupported, ErrTooLarge or ErrUnsatisfiable
 }

@@ -2,7 +2,7 @@ package grammar
 
 import "slices"
 
-// explore returns the tokens that a leaf state allows.
+// explore returns the mask of state q of a leaf.
 func (t *Tokens) explore(l leaf, q uint64) *leafMask {
 	x, ok := l.(shaped)
 	if !ok || midCharacter(q&0xff) {
@@ -14,13 +14,13 @@ func (t *Tokens) explore(l leaf, q uint64) *leafMask {
 	return t.exploreShapes(x, q)
 }
 
-// midCharacter reports whether a mode of a shaped leaf is inside a character. Few tokens continue there, and those are
-// not whole characters.
+// midCharacter reports whether a mode of a shaped leaf is inside a character. Only the few tokens that begin inside a
+// character are allowed there.
 func midCharacter(mode uint64) bool {
 	return mode >= utf1 && mode <= utfF4 || mode >= patternTail1 && mode <= patternTail3
 }
 
-// exploreBytes walks the trie of tokens byte by byte.
+// exploreBytes computes a mask by walking the trie of tokens byte by byte.
 func (t *Tokens) exploreBytes(l leaf, q uint64) *leafMask {
 	x := &exploration{t: t, l: l, words: make([]uint64, t.MaskWords()), path: make([]uint64, t.trie.deep+1)}
 	x.below(0, q)
@@ -28,8 +28,8 @@ func (t *Tokens) exploreBytes(l leaf, q uint64) *leafMask {
 	return &x.m
 }
 
-// exploreTaken is explore for a name that may still become one of the taken names: it allows everything that any name
-// allows, except the tokens that complete a taken name.
+// exploreTaken is explore for a name whose text so far is a prefix of a taken name. The mask is that of any name
+// without the tokens that would complete a taken name.
 func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	mode, names := unpackKey(q)
 	rest := func(name []byte) []byte { return append(name[names.depth:len(name):len(name)], '"') }
@@ -41,7 +41,7 @@ func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	words := make([]uint64, t.MaskWords())
 	base.whole.mergeInto(words)
 	m := &leafMask{}
-	split := map[int32]bool{} // shapes of which only some nodes are exits
+	split := map[int32]bool{} // shapes of which some nodes are exits and others are not
 	gone := map[int32]bool{}  // nodes of such shapes that are not exits
 	for _, name := range k.taken[names.lo:names.hi] {
 		node, ok := t.trie.find(rest(name))
@@ -86,16 +86,16 @@ func (t *Tokens) anyName(mode uint64) *leafMask {
 	return m
 }
 
-// maxBundle is the maximum number of states that the texts of a shape may lead to; above it tokens are followed one by
-// one.
+// maxBundle is the maximum number of states that the texts of a shape may lead to; above it, tokens are followed byte
+// by byte.
 const maxBundle = 32
 
-// exploreShapes walks the shapes from one state of a leaf. A shape may lead to several states, a bundle, as long as all
-// its texts are accepted; if only some texts of a shape are accepted, it is followed byte by byte.
+// exploreShapes walks the shapes from one state of a leaf. The texts of a shape may lead to several states, called a
+// bundle. If only some of the texts are accepted, they are followed byte by byte.
 func (t *Tokens) exploreShapes(l shaped, q uint64) *leafMask {
 	x := &exploration{t: t, l: l, words: make([]uint64, t.MaskWords()), path: make([]uint64, t.trie.deep+1)}
 	s := &t.shapes
-	bundles := make([][]uint64, s.deep+1) // bundles by depth
+	bundles := make([][]uint64, s.deep+1) // [depth] states after the texts of the current shape
 	bundles[0] = []uint64{q}
 	x.broken(q)
 	for i := int32(1); i < int32(len(s.label)); {
@@ -119,7 +119,7 @@ func (t *Tokens) exploreShapes(l shaped, q uint64) *leafMask {
 	return &x.m
 }
 
-// stepBundle is step for a kind of characters and all states of a bundle.
+// stepBundle returns the states after a character of a kind, from all states of a bundle.
 func stepBundle(l shaped, dst, from []uint64, kind byte) (next []uint64, takes, refuses bool) {
 	for _, q := range from {
 		if kind >= kindLower {
@@ -151,16 +151,17 @@ func dropRepeated(list []uint64, from int) []uint64 {
 	return kept
 }
 
-// exploration is a walk over tokens from one leaf state.
+// exploration is a walk over the trie of tokens from one leaf state.
 type exploration struct {
 	t     *Tokens
 	l     leaf
-	words []uint64 // tokens that are accepted as a whole
-	path  []uint64 // states by depth
+	words []uint64 // mask of the tokens that stay inside the leaf
+	path  []uint64 // [depth] states on the path to the current node
 	m     leafMask
 }
 
-// shapeExits records where the leaf may end inside tokens: for the whole shape if its states agree.
+// shapeExits records the nodes of a shape after which the leaf may end. If this is the same for all nodes, it records
+// the shape as a whole.
 func (x *exploration) shapeExits(i int32, bundle []uint64, start uint64) {
 	s := &x.t.shapes
 	accepting := 0
@@ -182,11 +183,11 @@ func (x *exploration) shapeExits(i int32, bundle []uint64, start uint64) {
 	}
 }
 
-// after returns the state after the text of a node.
+// after returns the state after the text of a node; ok is false if the text is not allowed.
 func (x *exploration) after(node int32, q uint64) (uint64, bool) {
 	t := &x.t.trie
 	ok := true
-	for _, b := range x.t.bytes(t.tokens[t.first[node]])[:t.depth[node]] { // first token at or below the node
+	for _, b := range x.t.bytes(t.tokens[t.first[node]])[:t.depth[node]] { // prefix of the first token
 		if q, ok = x.l.step(q, b); !ok {
 			return 0, false
 		}
@@ -194,7 +195,7 @@ func (x *exploration) after(node int32, q uint64) (uint64, bool) {
 	return q, true
 }
 
-// each walks the tokens that begin with a text of a shape, text by text.
+// each walks the tokens that begin with a text of a shape, one text after the other.
 func (x *exploration) each(shape int32, start uint64) {
 	for _, node := range x.t.shapes.nodes(shape) {
 		if q, ok := x.after(node, start); ok {
@@ -204,8 +205,8 @@ func (x *exploration) each(shape int32, start uint64) {
 	}
 }
 
-// broken walks the tokens that are not whole characters. From a state between characters, no leaf ends inside a partial
-// character.
+// broken walks the tokens that are not whole characters. From a state between characters, no leaf ends inside such a
+// token's incomplete character.
 func (x *exploration) broken(q uint64) {
 	t := &x.t.broken
 	x.path[0] = q
@@ -242,7 +243,7 @@ func (x *exploration) below(node int32, q uint64) {
 	}
 }
 
-// take adds the tokens of a node, whose text leads to state q, and records whether the leaf may end there.
+// take adds the tokens of a node to the mask, and records an exit if the leaf may end at state q after its text.
 func (x *exploration) take(node int32, q uint64) {
 	t := &x.t.trie
 	for _, token := range t.at(node) {

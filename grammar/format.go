@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// errFormat is converted to a SchemaError by the caller, who has the pointer.
+// errFormat is converted by callers to a SchemaError with the JSON pointer.
 var errFormat = errors.New("unknown format")
 
-// format is a set of strings: those that all patterns match and the last one, if given, does not, up to a maximum
-// number of characters.
+// format is the set of strings of at most most characters that match all patterns and do not match the pattern not,
+// unless it is empty.
 type format struct {
 	patterns []string
 	not      string
 	most     uint64
 
 	once sync.Once
-	dfa  *runeDFA // automaton of the patterns; its tables are never filled, see automaton
+	dfa  *runeDFA // automaton of the patterns; its lookup tables stay empty, see method automaton
 	err  error
 }
 
-// Parts of the formats below. Dates must exist: no 30 February, and 29 February only in leap years.
+// Parts of the formats below. Only dates that exist are allowed: 29 February only in leap years.
 const (
 	dateRule = `(\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))` +
 		`|(\d\d(0[48]|[2468][048]|[13579][26])|(0[048]|[2468][048]|[13579][26])00)-02-29)`
@@ -60,12 +60,12 @@ const (
 	uriRule   = `^[A-Za-z][A-Za-z0-9+.-]*:(//(` + userRule + `@)?(\[` + ipv6Rule + `\]|` + regRule + `)(:\d{0,5})?(/` +
 		pathChar + `*)*|/(` + pathChar + `+(/` + pathChar + `*)*)?|` + pathChar + `+(/` + pathChar + `*)*|)` +
 		`(\?([/?]|` + pathChar + `)*)?(#([/?]|` + pathChar + `)*)?$`
-	// hostless matches addresses without a host in schemes that need one.
+	// hostless matches URIs without a host, for schemes that require one.
 	hostless = `^(?i:https?|ftp|wss?):($|[^/]|/$|/[^/]|//([^/?#@]*@)?($|[:/?#]))`
 )
 
-// formats holds the formats of strings. Each accepts a practical part of what its RFC allows, never more: uri has ports
-// of up to five digits and no IPvFuture, email has no general address literals.
+// formats holds the formats of strings. Each accepts a subset of the strings that its RFC allows: uri has ports of up
+// to five digits and no IPvFuture, email has no general address literals.
 var formats = map[string]*format{
 	"date":      {patterns: []string{`^` + dateRule + `$`}},
 	"time":      {patterns: []string{`^` + timeRule + `$`}},
@@ -80,7 +80,7 @@ var formats = map[string]*format{
 	"uri":      {patterns: []string{uriRule}, not: hostless},
 }
 
-// automaton returns a new automaton with the same states: the tables that are filled on demand belong to one grammar.
+// automaton returns a new automaton with the same states: its lookup tables are not shared between grammars.
 func (f *format) automaton() (*runeDFA, error) {
 	f.once.Do(func() { f.dfa, f.err = f.compile() })
 	if f.err != nil {
@@ -89,8 +89,8 @@ func (f *format) automaton() (*runeDFA, error) {
 	return &runeDFA{edges: f.dfa.edges, accept: f.dfa.accept}, nil
 }
 
-// compile compiles the automaton of a format. Formats are fixed, so their compilation does not count as a schema's
-// work.
+// compile compiles the automaton of a format. Formats are compiled once, so their compilation does not count for the
+// limit of a schema.
 func (f *format) compile() (d *runeDFA, err error) {
 	e := &effort{left: maxEffort}
 	for _, pattern := range f.patterns {

@@ -15,10 +15,10 @@ type Grammar struct {
 
 	ignored []Ignored
 
-	mu    sync.Mutex // guards all fields below, and the number leaves, which store prefixes
+	mu    sync.Mutex // mu guards all fields below, and the leaves of numbers, which store prefixes.
 	arena *arena
 	own   *maskCache
-	// counted is the size that is included in the explored total; 0 after release.
+	// counted is the part of explored.bytes that belongs to this grammar; 0 after Release.
 	counted  int64
 	released bool
 
@@ -37,13 +37,13 @@ func (g *Grammar) Start() *State {
 // Tokens returns the vocabulary that the grammar was compiled for.
 func (g *Grammar) Tokens() *Tokens { return g.tokens }
 
-// Narrowed reports whether some document had more simultaneous readings than are kept: 1024, or 32 in different strings
-// with a pattern or a bounded length. Such a schema has many alternatives that cannot be distinguished for long. All
-// output is still valid, but some valid documents were not offered.
+// Narrowed reports whether configs of a document were dropped because it had more than 1024 of them, or more than 32 in
+// different strings with a pattern or a bounded length. This happens for schemas with many alternatives that have the
+// same beginning. All output is still valid, but some valid documents were not allowed.
 func (g *Grammar) Narrowed() bool { return g.narrowed.Load() }
 
-// wide reports whether computing a leaf's mask needs a walk over most of the vocabulary that is not shared with other
-// leaves.
+// wide reports whether a mask of the leaf is costly: computed by a walk over most of the vocabulary, and not shared
+// with other leaves.
 func (g *Grammar) wide(l int32) bool {
 	switch l := g.leaves[l].(type) {
 	case *patternLeaf:

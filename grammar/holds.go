@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxHolds is the maximum number of references that holds follows without descending into the value.
+// maxHolds is the maximum number of nested references for the same value that holds follows.
 const maxHolds = 64
 
 var errLoop = errors.New("the schema's references form a cycle")
@@ -79,7 +79,7 @@ func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
 	return true, nil
 }
 
-// holding returns the number of schemas that a value satisfies.
+// holding returns how many schemas of a list a value satisfies.
 func (c *compiler) holding(list []*schema, v *value, left int) (n int, err error) {
 	for _, s := range list {
 		ok, err := c.holds(s, v, left)
@@ -93,7 +93,8 @@ func (c *compiler) holding(list []*schema, v *value, left int) (n int, err error
 	return n, nil
 }
 
-// holdsPlain checks the keywords that do not refer to other schemas about the same value.
+// holdsPlain checks the keywords of a schema except $ref, allOf, anyOf, oneOf and others that apply schemas to the same
+// value.
 func (c *compiler) holdsPlain(s *schema, v *value) (bool, error) {
 	same := func(o value) bool { return string(o.identity(nil)) == string(v.identity(nil)) }
 	if s.types&v.typeOf() == 0 || s.enum != nil && !slices.ContainsFunc(s.enum, same) ||

@@ -11,28 +11,28 @@ type Ignored struct {
 	Pointer string // JSON pointer of the schema object, "" for the root
 	Keyword string
 	Reason  string
-	Asserts bool // whether documents that the keyword forbids can be written; false if the keyword is unknown
+	Asserts bool // whether the output may violate the keyword; false if the keyword is unknown
 }
 
 // Ignored returns the keywords that the grammar does not enforce, in the order of the pointers. It is empty with
 // Options.Strict.
 func (g *Grammar) Ignored() []Ignored { return slices.Clone(g.ignored) }
 
-// origin is a keyword and its location.
+// origin is a keyword and the location of its schema.
 type origin struct {
 	pointer, keyword string
 }
 
-// skipped lists the keywords that one compilation ignores: those that earlier attempts could not enforce, and unknown
-// ones as they are found.
+// skipped lists the keywords that a compilation ignores: those that earlier attempts could not enforce, and unknown
+// keywords found while parsing.
 type skipped struct {
 	strict bool
 	at     map[origin]Ignored
 	all    map[string]bool // keywords that are ignored everywhere
 }
 
-// maxAttempts is the maximum number of attempts to compile a schema without a keyword at one location; after that the
-// keyword is ignored everywhere.
+// maxAttempts is the maximum number of attempts in which a keyword is ignored at single locations. After that it is
+// ignored everywhere.
 const maxAttempts = 8
 
 func newSkipped(strict bool) *skipped {
@@ -62,7 +62,7 @@ func (s *skipped) note(pointer, keyword, reason string, asserts bool) {
 	}
 }
 
-// add makes the next attempt ignore a keyword. It reports whether that changes anything.
+// add makes the next attempt ignore a keyword. It returns false if this has no effect.
 func (s *skipped) add(o origin, reason string) bool {
 	if s.strict || o.keyword == "" || s.has(o.pointer, o.keyword) {
 		return false

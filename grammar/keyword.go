@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// keyword is one member of a schema object that is being read.
+// keyword is one member of the schema object that is being parsed.
 type keyword struct {
 	p      *parser
 	s      *schema
 	name   string
 	v      *value
-	object *value // schema that the keyword is a member of
+	object *value // schema that contains the keyword
 }
 
 func (k *keyword) fail(kind error, format string, args ...any) error {
@@ -90,7 +90,7 @@ func (k *keyword) read() (err error) {
 		s.not, err = k.schema(k.v, "")
 	case "if":
 		return k.condition()
-	case "then", "else", "minContains", "maxContains": // read together with if and contains
+	case "then", "else", "minContains", "maxContains": // parsed together with if and contains
 	case "$ref":
 		s.ref, err = k.text()
 	case "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef":
@@ -105,7 +105,7 @@ func (k *keyword) read() (err error) {
 	return err
 }
 
-// ignore records that the keyword is not enforced here; strict schemas are refused.
+// ignore records that the keyword is not enforced here; with Options.Strict it returns an error.
 func (k *keyword) ignore(reason string) error {
 	if k.p.skip.strict {
 		return k.fail(ErrUnsupported, "%s; %s supported", reason, supportedKeywords)
@@ -163,7 +163,8 @@ func (k *keyword) values() error {
 	return nil
 }
 
-// checkNumbers checks that the numbers of a literal fit a float64, because documents must parse.
+// checkNumbers checks that the numbers of a literal fit a float64, because documents with other numbers could not be
+// parsed.
 func (k *keyword) checkNumbers(v *value) error {
 	switch v.kind {
 	case numberValue:
@@ -254,7 +255,7 @@ func (k *keyword) tuple() (err error) {
 	return err
 }
 
-// sibling returns another keyword of the same schema, nil if it is absent or ignored.
+// sibling returns another keyword of the same schema, or nil if it is absent or ignored.
 func (k *keyword) sibling(name string) *keyword {
 	v, ok := k.object.get(name)
 	if !ok || k.p.skip.has(k.s.pointer, name) {
@@ -317,7 +318,7 @@ func (k *keyword) length() error {
 	return err
 }
 
-// format keeps the known formats. Strings of other formats are not constrained.
+// format stores a known format. Unknown formats do not constrain strings.
 func (k *keyword) format() error {
 	text, err := k.text()
 	if err != nil {
@@ -384,8 +385,8 @@ func (k *keyword) text() (string, error) {
 	return k.v.text, nil
 }
 
-// count reads a count. A maximum above the limit, which no document reaches, has no effect; a minimum above it cannot
-// be met and is reported.
+// count parses a number of members or characters. A maximum above the limit has no effect, because no document reaches
+// it. A minimum above the limit is an error.
 func (k *keyword) count(limit int) (int, error) {
 	r, err := k.number()
 	if err != nil {
@@ -450,7 +451,7 @@ func (k *keyword) bound() error {
 	return nil
 }
 
-// raise keeps the tighter of two lower bounds.
+// raise replaces the lower bound by r if r is tighter.
 func (b *bounds) raise(r *big.Rat, open bool) {
 	if b.lo == nil || r.Cmp(b.lo) > 0 {
 		b.lo, b.loOpen = r, open
@@ -459,7 +460,7 @@ func (b *bounds) raise(r *big.Rat, open bool) {
 	}
 }
 
-// lower keeps the tighter of two upper bounds.
+// lower replaces the upper bound by r if r is tighter.
 func (b *bounds) lower(r *big.Rat, open bool) {
 	if b.hi == nil || r.Cmp(b.hi) < 0 {
 		b.hi, b.hiOpen = r, open
@@ -468,7 +469,7 @@ func (b *bounds) lower(r *big.Rat, open bool) {
 	}
 }
 
-// merge adds another schema's bounds.
+// merge tightens the bounds by those of another schema.
 func (b *bounds) merge(o *bounds) {
 	if o.lo != nil {
 		b.raise(o.lo, o.loOpen)

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// ErrLark means that a grammar in Lark's notation cannot be written as a regular expression.
+// ErrLark means that a grammar in Lark's notation cannot be converted to a regular expression.
 var ErrLark = errors.New("grammar: the Lark grammar cannot be enforced")
 
 // LarkPattern converts a grammar in Lark's notation to a regular expression of the whole text, by substituting all
-// rules and terminals into the rule start. Recursive rules are therefore refused, and so are %ignore, templates and
-// terminals of other files, except the supported ones of Lark's own list.
+// rules and terminals into the rule start. Recursive rules, %ignore, templates and imported terminals are refused,
+// except imports of some of Lark's common terminals.
 func LarkPattern(source string) (string, error) {
 	l := &lark{rules: map[string]string{}, done: map[string]string{}, open: map[string]bool{}}
 	if err := l.read(source); err != nil {
@@ -26,7 +26,7 @@ func LarkPattern(source string) (string, error) {
 	return pattern, nil
 }
 
-// larkCommon holds terminals of Lark's own list.
+// larkCommon maps the supported terminals of Lark's module common to regular expressions.
 var larkCommon = map[string]string{
 	"LF": `\n`, "CR": `\r`, "NEWLINE": `(?:\r?\n)+`, "WS": `[ \t\f\r\n]+`, "WS_INLINE": `[ \t]+`,
 	"DIGIT": `[0-9]`, "HEXDIGIT": `[0-9a-fA-F]`, "INT": `[0-9]+`, "SIGNED_INT": `[+-]?[0-9]+`,
@@ -98,7 +98,7 @@ func stripLarkComment(line string) string {
 	return line
 }
 
-// larkEnd returns the end of the string or the regular expression that begins at i, or -1.
+// larkEnd returns the end of the string or the regular expression that begins at i, or -1 if it does not end.
 func larkEnd(s string, i int) int {
 	for j := i + 1; j < len(s); j++ {
 		switch s[j] {
@@ -140,7 +140,7 @@ func (l *lark) rule(name string) (string, error) {
 	return l.done[name], nil
 }
 
-// larkExpression reads the right side of one rule.
+// larkExpression parses the right side of one rule.
 type larkExpression struct {
 	*lark
 	text string
@@ -153,7 +153,7 @@ func (e *larkExpression) skip() {
 	}
 }
 
-// next returns the next character, 0 at the end.
+// next skips spaces and returns the next character without consuming it, or 0 at the end.
 func (e *larkExpression) next() byte {
 	if e.skip(); e.at == len(e.text) {
 		return 0
@@ -163,7 +163,7 @@ func (e *larkExpression) next() byte {
 
 var larkAlias = regexp.MustCompile(`^->\s*[a-z_][a-z0-9_]*`)
 
-// alternatives reads alternatives separated by bars.
+// alternatives parses sequences separated by bars.
 func (e *larkExpression) alternatives() (string, error) {
 	var list []string
 	for {
@@ -182,7 +182,7 @@ func (e *larkExpression) alternatives() (string, error) {
 	}
 }
 
-// sequence reads items up to a bar, a bracket or an alias.
+// sequence parses items up to a bar, a closing bracket or an alias.
 func (e *larkExpression) sequence() (string, error) {
 	var b strings.Builder
 	for {
@@ -208,7 +208,7 @@ var (
 	larkRange = regexp.MustCompile(`^"(\\.|[^"\\])"\s*\.\.\s*"(\\.|[^"\\])"`)
 )
 
-// item reads one item, without its repetition.
+// item parses one item without its repetition operator.
 func (e *larkExpression) item() (string, error) {
 	rest := e.text[e.at:]
 	switch c := rest[0]; {
@@ -243,7 +243,7 @@ func (e *larkExpression) item() (string, error) {
 	return "", fmt.Errorf("syntax error at %.40q", rest)
 }
 
-// literal reads a string or a regular expression, with its flags.
+// literal parses a string or a regular expression with its flags.
 func (e *larkExpression) literal(quote byte) (string, error) {
 	end := larkEnd(e.text, e.at)
 	if end < 0 {
@@ -267,7 +267,7 @@ func (e *larkExpression) literal(quote byte) (string, error) {
 	return "(?" + flags + ":" + body + ")", nil
 }
 
-// larkText returns the text of a string with escapes.
+// larkText returns the text of a string literal, with its escapes replaced.
 func larkText(body string) string {
 	if text, err := strconv.Unquote(`"` + body + `"`); err == nil {
 		return text
@@ -275,7 +275,7 @@ func larkText(body string) string {
 	return body
 }
 
-// repeat reads the repetition of an item.
+// repeat parses the repetition operator of an item.
 func (e *larkExpression) repeat(item string) (string, error) {
 	if e.at == len(e.text) {
 		return item, nil

@@ -1,14 +1,15 @@
 package grammar
 
 // freeKey accepts a property name with its quotes and colon, and at most one space after it, unless the name is in a
-// given list. Names are written in canonical form only (see [appendString]), so that a listed name cannot be accepted
-// in another spelling.
+// given list. It accepts only the canonical form of a name (see [appendString]), so that another spelling of a taken
+// name is refused too.
 type freeKey struct {
 	taken [][]byte // canonical texts without quotes, sorted
 }
 
 // A state has a mode in the low byte and, above it, the range of taken names that begin with the text so far: 18 bits
-// for each end, 20 for the depth. If no taken name is left, any text is allowed and these bits are zero.
+// for each end, 20 for the depth. If no taken name begins with the text so far, these bits are zero and any text is
+// allowed.
 const (
 	keyColon  = 100 + iota // after the closing quote of the name
 	keyDone                // after the colon
@@ -60,7 +61,7 @@ func (k *freeKey) step(q uint64, b byte) (uint64, bool) {
 	return packKey(next, s), true
 }
 
-// stepCanonical is stepChar for text with canonical escapes: each character has exactly one spelling.
+// stepCanonical is stepChar for canonical text, in which each character has exactly one spelling.
 func stepCanonical(mode uint64, b byte) (uint64, bool) {
 	switch mode {
 	case escBegin:
@@ -106,13 +107,13 @@ func (k *freeKey) class(q uint64, _ int) maskKey {
 	return maskKey{familyNone, q}
 }
 
-// free reports whether the name can no longer become a taken one.
+// free reports whether no taken name begins with the text so far.
 func (k *freeKey) free(q uint64) bool {
 	mode, s := unpackKey(q)
 	return s.empty() && (mode != strStart || len(k.taken) == 0)
 }
 
-// shortEscape returns the letter of a control character's two-byte escape, 0 if it has none.
+// shortEscape returns the letter of a control character's two-byte escape, or 0 if it has none.
 func shortEscape(c byte) byte {
 	switch c {
 	case '\b':

@@ -6,17 +6,17 @@ import (
 )
 
 // listedKey accepts the name of one of an object's properties with its quotes and colon, and at most one space after
-// it. The state determines which properties are allowed: those from an index on, up to the next required one, whose
-// values fit under MaxDepth.
+// it. The state determines the allowed properties: from one index up to the next required property, without those whose
+// values exceed MaxDepth.
 type listedKey struct {
 	names *nameList
 	props *properties
-	upper int // last property that is allowed
+	upper int // index of the last allowed property
 }
 
-// nameList holds the names of a list of properties in canonical spelling, sorted. Objects with the same names share it.
+// nameList holds the names of properties in canonical spelling, sorted. Objects with the same names share a nameList.
 type nameList struct {
-	texts [][]byte // texts with quotes and colon; none is the beginning of another
+	texts [][]byte // texts with quotes and colon; no text is a prefix of another
 	index []int32  // [texts] index of the property in the object
 }
 
@@ -34,7 +34,7 @@ func newNameList(names []string) *nameList {
 	return l
 }
 
-// A state has, from the lowest bit: 2 bits of mode, 11 for each end of the span of names, 11 for the first allowed
+// Bits of a state, from the lowest: 2 bits of mode, 11 for each end of the span of names, 11 for the first allowed
 // property, 8 for the remaining nesting, 21 for the number of bytes read.
 const (
 	listedText = iota
@@ -42,7 +42,7 @@ const (
 	listedSpaced
 )
 
-// roomForAll stands for a nesting limit that no property exceeds, so that states with such limits are equal.
+// roomForAll replaces every nesting limit that no property exceeds, so that these limits have equal states.
 const roomForAll = 255
 
 func packListed(mode uint64, s span, from, room int) uint64 {
@@ -54,7 +54,7 @@ func unpackListed(q uint64) (mode uint64, s span, from, room int) {
 		int(q >> 35 & 0xff)
 }
 
-// startAt returns the state before a name from property from on, with the given nesting left for its value.
+// startAt returns the state before a name. from is the first allowed property, room the maximum nesting of its value.
 func (k *listedKey) startAt(from, room int) uint64 {
 	if room >= k.props.deepest {
 		room = roomForAll
@@ -95,8 +95,8 @@ func (k *listedKey) tag(q uint64) int32 {
 
 func (k *listedKey) class(q uint64, _ int) maskKey { return maskKey{familyNone, q} }
 
-// offers reports whether property i may come next if from is the first candidate: no required property is skipped, and
-// the value of i fits.
+// offers reports whether property i is allowed next if from is the first candidate: no required property is skipped,
+// and the minimum nesting of its value is at most room.
 func (o *properties) offers(i, from, room int) bool {
 	if room == roomForAll {
 		room = MaxDepth

@@ -18,7 +18,7 @@ type literal struct {
 	tag  int32
 }
 
-// newLiterals makes a leaf from at least one text, none of them empty. If texts are equal, the first counts.
+// newLiterals makes a leaf from at least one text, none of them empty. Of equal texts only the first is used.
 func newLiterals(list []literal) *literals {
 	slices.SortStableFunc(list, func(a, b literal) int { return bytes.Compare(a.text, b.text) })
 	l := &literals{}
@@ -32,10 +32,11 @@ func newLiterals(list []literal) *literals {
 	return l
 }
 
-// span is a run of sorted texts with a common prefix. Packed, it is a state: 20 bits for each end, 24 for the depth.
+// span is a range of sorted texts with a common prefix. As a state it is packed: 20 bits for each end, 24 for the
+// depth.
 type span struct {
 	lo, hi int // texts[lo:hi]
-	depth  int // number of bytes that they share
+	depth  int // length of the common prefix in bytes
 }
 
 func (s span) pack() uint64 { return uint64(s.lo)<<44 | uint64(s.hi)<<24 | uint64(s.depth) }
@@ -44,9 +45,9 @@ func unpackSpan(q uint64) span {
 	return span{lo: int(q >> 44), hi: int(q >> 24 & 0xfffff), depth: int(q & 0xffffff)}
 }
 
-// narrow keeps the texts of the span whose next byte is b; the result is empty if there are none.
+// narrow returns the part of the span whose next byte is b, which may be empty.
 func (s span) narrow(texts [][]byte, b byte) span {
-	at := func(i int) int { // -1 for a text that ends here, which sorts first
+	at := func(i int) int { // -1 for a text that ends at the depth of the span; it is sorted first
 		if t := texts[s.lo+i]; len(t) > s.depth {
 			return int(t[s.depth])
 		}

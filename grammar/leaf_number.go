@@ -1,7 +1,7 @@
 package grammar
 
-// freeNumber accepts any JSON number of moderate length: at most [MaxIntegerDigits] digits before the point,
-// [MaxFractionDigits] after it and two in the exponent, so that every number fits a float64.
+// freeNumber accepts JSON numbers of at most [MaxIntegerDigits] digits before the point, [MaxFractionDigits] after it
+// and two in the exponent, so that every number fits a float64.
 type freeNumber struct{}
 
 // A state has a mode in the low byte and, above it, the number of digits read in the current part.

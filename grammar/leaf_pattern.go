@@ -5,16 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in canonical
-// spelling only (see [appendString]), so that each string has one text.
+// patternLeaf accepts a JSON string, with its quotes, whose value is accepted by an automaton. It accepts only the
+// canonical spelling of characters (see [appendString]), so that each string has one text.
 //
-// A limit on the number of characters is counted separately instead of multiplying the automaton's states.
+// A maximum number of characters is enforced by a counter, because otherwise it would multiply the automaton's states.
 type patternLeaf struct {
 	dfa    *runeDFA
-	family uint32 // family of masks that all grammars share; familyNone if there is none
+	family uint32 // family of the masks, if grammars share them; otherwise familyNone
 
-	most    uint16   // maximum number of characters; used if short is not nil
-	short   []uint16 // [states] minimum characters to an accepting state; nil if there is no maximum
+	most    uint16   // maximum number of characters; ignored if short is nil
+	short   []uint16 // [states] minimum number of characters to an accepting state; nil if there is no maximum
 	longest uint64   // largest value of short
 }
 
@@ -25,7 +25,7 @@ const maxCounted = math.MaxUint16
 // the next 16, and above them the number of characters so far, if they are counted. The modes are those of stringLeaf
 // and freeKey, except that the remaining bytes of a UTF-8 character are counted.
 const (
-	patternTail1 = 120 + iota // one byte of a character to come
+	patternTail1 = 120 + iota // one more byte of a character must follow
 	patternTail2
 	patternTail3
 )
@@ -36,7 +36,7 @@ func packPattern(mode uint64, state int32, part rune) uint64 {
 	return mode | uint64(state)<<8 | uint64(part)<<32
 }
 
-// atMost limits the characters of a leaf; most is at most maxCounted. It reports whether any string is left.
+// atMost limits the characters of a leaf; most must not exceed maxCounted. It returns false if no string remains.
 func (p *patternLeaf) atMost(most uint64) bool {
 	p.most, p.short = uint16(most), p.dfa.distances()
 	for _, n := range p.short {
@@ -45,7 +45,7 @@ func (p *patternLeaf) atMost(most uint64) bool {
 	return uint64(p.short[0]) <= most
 }
 
-// fits reports whether the text can still end within the limit from a state after one more character.
+// fits reports whether, after one more character, an accepting state can be reached within the maximum length.
 func (p *patternLeaf) fits(state int32, count uint64) bool {
 	return p.short == nil || count+1+uint64(p.short[state]) <= uint64(p.most)
 }
@@ -102,8 +102,8 @@ func (p *patternLeaf) begin(state int32, count uint64, b byte) (uint64, bool) {
 	return 0, false
 }
 
-// tail returns the state with the given number of remaining bytes of a character. The characters still possible are an
-// interval; one of them must have a next state.
+// tail returns the state with the given number of remaining bytes of a character. These bytes leave an interval of
+// characters, of which at least one must have a next state; otherwise ok is false.
 func (p *patternLeaf) tail(left uint64, state int32, count uint64, part rune) (uint64, bool) {
 	if left == 0 {
 		return p.finish(state, count, part)
@@ -147,7 +147,7 @@ func (p *patternLeaf) takes(state int32, count uint64, r rune) bool {
 	return next >= 0 && p.fits(next, count)
 }
 
-// escapes reports whether an escape sequence in a given mode can end in a character that has a next state.
+// escapes reports whether an escape sequence in the given mode can end with a character that has a next state.
 func (p *patternLeaf) escapes(state int32, count uint64, mode uint64) bool {
 	lo, hi := byte(0), byte(0x1f)
 	switch mode {
@@ -166,7 +166,7 @@ func (p *patternLeaf) escapes(state int32, count uint64, mode uint64) bool {
 	return false
 }
 
-// escaped returns the character that an escape's last byte completes.
+// escaped returns the character of an escape sequence that ends with byte b.
 func escaped(mode uint64, b byte) rune {
 	digit, _ := hexValue(b)
 	switch {
@@ -189,7 +189,8 @@ func (p *patternLeaf) accepts(q uint64) bool { return q&0xff == strEnd }
 
 func (p *patternLeaf) open(q uint64) bool { return q&0xff != strEnd }
 
-// class omits a limit that no single token can reach: a token of n bytes has at most n characters.
+// class omits the character count if no single token can reach the maximum: a token of n bytes has at most n
+// characters.
 func (p *patternLeaf) class(q uint64, longest int) maskKey {
 	if q>>countShift+uint64(longest)+p.longest <= uint64(p.most) {
 		q &= 1<<countShift - 1

@@ -2,8 +2,8 @@ package grammar
 
 // punct is one punctuation character with optional whitespace before or after it.
 //
-// Whitespace is bounded so that a model cannot continue with it forever: nothing, one space, or a newline followed by
-// at most [MaxIndent] spaces or half as many tabs.
+// Whitespace is limited, because a model could otherwise generate it forever. It is nothing, one space, or a newline
+// followed by at most [MaxIndent] spaces or half as many tabs.
 type punct struct {
 	family uint32
 	mark   byte
@@ -16,7 +16,7 @@ const (
 	openObject = iota
 	openArray
 	comma
-	closeObject // directly after openObject, which includes its whitespace
+	closeObject // directly after openObject, whose leaf includes the whitespace
 	closeArray
 	closeObjectSpaced // after a value
 	closeArraySpaced
@@ -35,10 +35,11 @@ func punctuation() [punctuationKinds]punct {
 	}
 }
 
-// A state has a phase in the low byte, the form of whitespace in the next, and the length of the indentation above.
+// A state has a phase in the low byte, the kind of whitespace in the next byte, and the length of the indentation
+// above.
 const (
-	punctBefore = iota // the punctuation mark is still to come
-	punctAfter         // the punctuation mark has been read
+	punctBefore = iota // before the punctuation character
+	punctAfter         // after the punctuation character
 )
 
 const (

@@ -5,13 +5,14 @@ import (
 	"math/big"
 )
 
-// numberRange accepts decimal numbers without exponent between two bounds, multiples of a step if there is one.
+// numberRange accepts decimal numbers without exponent between two bounds. With a step, it accepts only multiples of
+// the step.
 //
 // All arithmetic is in units of the last digit: with F digits after the point a number is an integer N = value * 10^F.
-// The continuations of a prefix are then an interval of integers for each possible number of digits, and a prefix is
-// alive if one of these intervals and the range share a multiple of the step. Prefixes whose completions are all inside
-// the range need only their digit counts and remainder (the steady states); the few that equal the beginning of a bound
-// are stored in full (the tight states).
+// For each number of digits, the completions of a prefix are an interval of integers. A prefix is allowed if one of
+// these intervals contains a multiple of the step within the range. If all completions of a prefix are within the
+// range, its state holds only its digit counts and remainder (a steady state). The few prefixes that equal the
+// beginning of a bound are stored completely (tight states).
 type numberRange struct {
 	fraction int       // F; 0 for integers
 	digits   int       // maximum number of digits before the point
@@ -36,12 +37,12 @@ type prefix struct {
 	point    bool    // whether the point has been read
 }
 
-// newNumberRange returns the automaton for lo <= N <= hi, or nil if no number fits.
+// newNumberRange returns the automaton for lo <= N <= hi, or nil if it accepts no number.
 func newNumberRange(lo, hi *big.Int, fraction, digits int, step uint64) *numberRange {
 	return (&numberRange{fraction: fraction, digits: digits, step10: step}).between(lo, hi)
 }
 
-// newFractions is newNumberRange without the integers.
+// newFractions returns the automaton for the numbers of the range that are not integers, or nil if there are none.
 func newFractions(lo, hi *big.Int, fraction, digits int) *numberRange {
 	return (&numberRange{fraction: fraction, digits: digits, step10: 1, broken: true}).between(lo, hi)
 }
@@ -59,7 +60,7 @@ func (r *numberRange) between(lo, hi *big.Int) *numberRange {
 	r.positive.hi.Set(hi)
 	least := zero
 	if fraction == 0 {
-		least = big.NewInt(1) // there is no integer -0
+		least = big.NewInt(1) // -0 is not allowed
 	}
 	r.negative.lo.Set(maxInt(new(big.Int).Neg(hi), least))
 	r.negative.hi.Neg(lo)
@@ -76,9 +77,9 @@ func maxInt(a, b *big.Int) *big.Int {
 	return b
 }
 
-// Packed states. Bits 0-2 are the mode. In a tight state the other bits are its index in tight. In a steady state they
-// are, from bit 3 in fields of six bits: digits before the point, the minimum and maximum of these, digits after the
-// point; then the remainder.
+// Packed states. Bits 0-2 are the mode. In a tight state the other bits are its index in tight. In a steady state,
+// fields of six bits follow from bit 3: digits before the point, the minimum and maximum number of these digits, digits
+// after the point. The remaining bits are the remainder.
 const (
 	rangeStart = iota
 	rangeMinus
@@ -135,7 +136,7 @@ func (r *numberRange) first(negative bool, b byte) (uint64, bool) {
 	return r.settle(p)
 }
 
-// extend adds a byte to a prefix as far as the syntax of numbers allows it.
+// extend adds a byte to a prefix; ok is false if the syntax of numbers does not allow it.
 func (r *numberRange) extend(p prefix, b byte) (prefix, bool) {
 	next := p
 	if b == '.' {
@@ -162,7 +163,7 @@ func (r *numberRange) extend(p prefix, b byte) (prefix, bool) {
 	return next, true
 }
 
-// settle converts a prefix to a state: dead, steady or tight.
+// settle returns the state of a prefix, steady or tight; ok is false if the prefix has no completion.
 func (r *numberRange) settle(p prefix) (uint64, bool) {
 	s := steady{mode: rangeInteger, before: p.before, after: p.after, least: 63}
 	if p.point {
@@ -190,13 +191,13 @@ func (r *numberRange) settle(p prefix) (uint64, bool) {
 	switch {
 	case !alive:
 		return 0, false
-	case tight || r.broken: // only the text shows whether a digit after the point was not zero
+	case tight || r.broken: // a prefix in full shows whether a digit after the point is not zero
 		return r.intern(p), true
 	}
 	return s.pack(), true
 }
 
-// lastLength returns the maximum number of digits before the point of a number with this prefix.
+// lastLength returns the maximum number of digits before the point of numbers that begin with this prefix.
 func (r *numberRange) lastLength(p prefix) int {
 	if p.point || p.value.Sign() == 0 {
 		return p.before
@@ -204,7 +205,7 @@ func (r *numberRange) lastLength(p prefix) int {
 	return r.digits
 }
 
-// completions returns the interval of N for numbers with this prefix and the given number of digits before the point.
+// completions returns the interval of N for numbers that begin with this prefix and have total digits before the point.
 func (r *numberRange) completions(p prefix, total int) (lo, hi *big.Int) {
 	scale := &r.power[total-p.before+r.fraction-p.after]
 	lo = new(big.Int).Mul(&p.value, scale)
@@ -212,7 +213,7 @@ func (r *numberRange) completions(p prefix, total int) (lo, hi *big.Int) {
 	return lo, hi.Sub(hi, big.NewInt(1))
 }
 
-// meets reports whether [lo, hi] and the interval share a multiple of the step.
+// meets reports whether a multiple of the step is both in [lo, hi] and in the interval.
 func (r *numberRange) meets(lo, hi *big.Int, in *interval) bool {
 	a := maxInt(lo, &in.lo)
 	b := hi
@@ -318,7 +319,7 @@ func (r *numberRange) accepts(q uint64) bool {
 }
 
 func (r *numberRange) open(q uint64) bool {
-	for b := byte('-'); b <= '9'; b++ { // all characters of numbers, and the slash
+	for b := byte('-'); b <= '9'; b++ { // all characters of numbers, and '/'
 		if _, ok := r.step(q, b); ok {
 			return true
 		}

@@ -1,7 +1,7 @@
 package grammar
 
-// stringLeaf accepts a JSON string with its quotes, with a length between two limits. Characters are counted by code
-// point, as in JSON Schema. It accepts only valid UTF-8 and every escape of JSON; surrogates only in pairs.
+// stringLeaf accepts a JSON string with its quotes, with a length between two limits. Its length is counted in code
+// points, as in JSON Schema. It accepts only valid UTF-8 and every escape of JSON; surrogates only in pairs.
 type stringLeaf struct {
 	least uint64
 	most  uint64 // maximum number of characters; noLimit if there is none
@@ -14,21 +14,21 @@ const (
 	strStart = iota
 	strBody
 	strEnd
-	utf1     // one continuation byte to come
-	utf2     // two continuation bytes to come
-	utf3     // three continuation bytes to come
-	utfE0    // after byte E0: A0-BF and one more continuation byte to come
-	utfED    // after byte ED: 80-9F, which excludes surrogates, and one more to come
-	utfF0    // after byte F0: 90-BF and two more continuation bytes to come
-	utfF4    // after byte F4: 80-8F and two more continuation bytes to come
+	utf1     // one continuation byte must follow
+	utf2     // two continuation bytes must follow
+	utf3     // three continuation bytes must follow
+	utfE0    // after byte E0: A0-BF and one more continuation byte must follow
+	utfED    // after byte ED: 80-9F, which excludes surrogates, and one more byte must follow
+	utfF0    // after byte F0: 90-BF and two more continuation bytes must follow
+	utfF4    // after byte F4: 80-8F and two more continuation bytes must follow
 	escBegin // after a backslash
-	hex4     // after \u: four hexadecimal digits to come
-	hex3     // three hexadecimal digits to come
+	hex4     // after \u: four hexadecimal digits must follow
+	hex3     // three hexadecimal digits must follow
 	hex2
 	hex1
-	hexD     // after \uD: the next digit decides whether the character is a surrogate
-	high2    // two digits of a high surrogate to come
-	high1    // one digit of a high surrogate to come
+	hexD     // after \uD: the next digit shows whether the character is a surrogate
+	high2    // two digits of a high surrogate must follow
+	high1    // one digit of a high surrogate must follow
 	lowSlash // the backslash of a low surrogate must follow
 	lowU     // the u of a low surrogate must follow
 	lowD     // the D of a low surrogate must follow
@@ -57,12 +57,12 @@ func (s *stringLeaf) step(q uint64, b byte) (uint64, bool) {
 		return 0, false
 	}
 	if next == strBody && (s.most != noLimit || count < s.least) {
-		count++ // above the minimum length, characters are counted only if there is a maximum
+		count++ // without a maximum, characters are counted only up to the minimum length
 	}
 	return next | count<<8, true
 }
 
-// stepChar follows one character of a string's body, starting and ending in strBody.
+// stepChar returns the mode after one more byte of a string's body; between characters the mode is strBody.
 func stepChar(mode uint64, b byte) (uint64, bool) {
 	switch mode {
 	case strBody:
@@ -171,7 +171,7 @@ func (s *stringLeaf) accepts(q uint64) bool { return q&0xff == strEnd }
 
 func (s *stringLeaf) open(q uint64) bool { return q&0xff != strEnd }
 
-// class omits limits that no single token can reach: a token of n bytes has at most n characters.
+// class omits the character count if no single token can reach a limit: a token of n bytes has at most n characters.
 func (s *stringLeaf) class(q uint64, longest int) maskKey {
 	mode, count := q&0xff, q>>8
 	far := uint64(longest)

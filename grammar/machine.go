@@ -1,26 +1,26 @@
 package grammar
 
-// place is the position of a frame in its object or array: the part that has just been read, and an index. Together
-// with the node it determines what may follow.
+// place is the position of a frame in its object or array: the part that was read last, and an index. Together with the
+// node it determines what may follow.
 type place struct {
 	phase phase
 	index int32
-	count int32  // number of members of an object so far, if it matters
-	found found  // number of elements of an array that have counted for each contains
-	used  uint64 // one bit for each value of an array with uniqueItems: whether it has been written
+	count int32  // number of members of an object so far, if it is limited
+	found found  // number of elements of an array that have satisfied each contains
+	used  uint64 // for uniqueItems: bit i is set if value i was written
 }
 
 type phase uint8
 
 const (
 	opened   phase = iota // after the opening bracket
-	named                 // after the name of a listed property, which the leaf's outcome states
+	named                 // after the name of a listed property; the leaf's outcome is the property
 	nameFree              // after a name that is not listed
 	valued                // after a value; index is the property or element that may come next
 	parted                // after a comma; index is the property or element that may come next
 )
 
-// enter collects the readings of a value of the node on a stack.
+// enter collects the configs at the start of a value of node n.
 func (a *arena) enter(n, stack int32) {
 	v := &a.g.nodes[n]
 	depth := a.frames[stack].depth
@@ -42,7 +42,7 @@ func (a *arena) enter(n, stack int32) {
 	}
 }
 
-// leave collects the readings that follow a complete leaf on a stack.
+// leave collects the configs that follow a complete leaf.
 func (a *arena) leave(stack, tag int32) {
 	if stack == 0 {
 		a.complete = true
@@ -82,7 +82,7 @@ func (a *arena) leaveObject(f frame, tag int32) {
 	}
 }
 
-// member returns the frame after one more member, with the next allowed property.
+// member returns the frame after one more member, in which next is the first allowed property.
 func (a *arena) member(f frame, o *properties, next int32) int32 {
 	if o.counted() {
 		f.place.count++
@@ -93,8 +93,8 @@ func (a *arena) member(f frame, o *properties, next int32) int32 {
 	return a.at(f, valued, next)
 }
 
-// names reports whether another name may come, and collects its readings if collect is set. Required properties cannot
-// be skipped; other names come last.
+// names reports whether another name is allowed after a frame's last member. With collect, it also collects its
+// configs. Required properties cannot be skipped; names that are not listed come last.
 func (a *arena) names(f frame, collect bool) bool {
 	o := a.g.nodes[f.node].props
 	room := MaxDepth - int(f.depth)
@@ -102,7 +102,7 @@ func (a *arena) names(f frame, collect bool) bool {
 	any := false
 	from, next := i, o.pending[i]
 	if count+1+o.must[i] > o.most {
-		from = next // of the listed properties, only required ones may still come
+		from = next // from here on only required listed properties are allowed
 	}
 	upper := -1
 	for j := from; j < len(o.list) && j <= next; j++ {
@@ -134,8 +134,8 @@ func (a *arena) names(f frame, collect bool) bool {
 	return any
 }
 
-// completes reports whether an object can reach its minimum number of members if count are written and property i is
-// next.
+// completes reports whether an object can reach its minimum number of members, after count members and with property i
+// as the next candidate.
 func (a *arena) completes(o *properties, depth int32, i, count int) bool {
 	if !o.counted() {
 		return true
@@ -156,7 +156,7 @@ func (a *arena) completes(o *properties, depth int32, i, count int) bool {
 	return count >= o.least
 }
 
-// namesUpTo returns the leaf of an object's names up to a property.
+// namesUpTo returns the leaf of an object's names up to property upper.
 func (g *Grammar) namesUpTo(o *properties, upper int) int32 {
 	l, ok := o.upTo[upper]
 	if !ok {
@@ -207,7 +207,8 @@ func (a *arena) leaveArray(f frame) {
 	}
 }
 
-// leaveKinds is leaveArray for contains: each kind of element that can still lead to a complete array is a reading.
+// leaveKinds does the work of leaveArray for contains: it collects a config for each kind of element with which the
+// array can be completed.
 func (a *arena) leaveKinds(f frame, e *elements) {
 	now := progress{int(f.place.index), f.place.found, MaxDepth - int(f.depth)}
 	nodes := a.g.nodes
@@ -240,7 +241,7 @@ func (a *arena) leaveKinds(f frame, e *elements) {
 	}
 }
 
-// leaveUnique is leaveArray for uniqueItems: each value that has not been written is a reading.
+// leaveUnique is leaveArray for uniqueItems: it collects a config for each value that has not been written.
 func (a *arena) leaveUnique(f frame, e *elements) {
 	i := int(f.place.index)
 	more := false
@@ -268,7 +269,7 @@ func (a *arena) leaveUnique(f frame, e *elements) {
 	}
 }
 
-// begin collects the start of a leaf.
+// begin collects the config at the start of a leaf.
 func (a *arena) begin(l, stack int32) {
 	a.collect(config{l, a.g.leaves[l].start(), stack})
 }
@@ -279,7 +280,8 @@ func (a *arena) at(f frame, p phase, index int32) int32 {
 	return a.push(f)
 }
 
-// fits reports whether a value of the node can be completed inside the given number of open objects and arrays.
+// fits reports whether a value of the node can be completed below MaxDepth inside the given number of open objects and
+// arrays.
 func (a *arena) fits(n, depth int32) bool {
 	return int(depth)+a.g.nodes[n].depth <= MaxDepth
 }

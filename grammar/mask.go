@@ -2,7 +2,7 @@ package grammar
 
 import "unicode/utf8"
 
-// mask adds the tokens that a state allows to dst [mask words] and reports whether there are any.
+// mask adds the tokens that a state allows to dst ([Tokens.MaskWords] words). It returns false if there are none.
 func (a *arena) mask(id int32, dst []uint64) bool {
 	var set *tokenSet
 	if list := a.states[id].configs; len(list) == 1 {
@@ -14,14 +14,14 @@ func (a *arena) mask(id int32, dst []uint64) bool {
 	return !set.empty()
 }
 
-// stateTokens returns the set of tokens that several readings allow. Readings with equal leaves share the work: their
-// continuations are followed as one state.
+// stateTokens returns the set of tokens that a state with several configs allows. Configs with equal leaf states are
+// combined: what follows them is one state.
 func (a *arena) stateTokens(id int32) *tokenSet {
 	if set, ok := a.stateMasks[id]; ok {
 		return set
 	}
 	groups := map[maskKey][]int32{}
-	var keys []maskKey // in order of appearance: numbers assigned below must not depend on map order
+	var keys []maskKey // in the order of the configs, because the numbers of new states must not depend on map order
 	for _, c := range a.states[id].configs {
 		key := a.g.class(a.configs[c])
 		if groups[key] == nil {
@@ -35,7 +35,7 @@ func (a *arena) stateTokens(id int32) *tokenSet {
 		list := groups[key]
 		m := a.g.leafMask(a.configs[list[0]], key)
 		m.whole.mergeInto(words)
-		next := map[int32]int32{} // states that follow, by outcome
+		next := map[int32]int32{} // [outcome] state that follows
 		for _, e := range m.exits {
 			s, ok := next[e.tag]
 			if !ok {
@@ -58,7 +58,7 @@ func (a *arena) stateTokens(id int32) *tokenSet {
 	return set
 }
 
-// followAll returns the state after a complete leaf of any of the readings.
+// followAll returns the state after a complete leaf of any of the configs.
 func (a *arena) followAll(configs []int32, tag int32) int32 {
 	from := len(a.scratch)
 	for _, c := range configs {
@@ -69,8 +69,8 @@ func (a *arena) followAll(configs []int32, tag int32) int32 {
 	return a.intern(from)
 }
 
-// configTokens returns the tokens that a single reading allows. Most of the work is done once per leaf state, by
-// leafMask; here only the tokens in which the leaf ends are followed further.
+// configTokens returns the tokens that a single config allows. leafMask contains most of them, computed once per leaf
+// state; here only the tokens that go beyond the end of the leaf are followed.
 func (a *arena) configTokens(c config) *tokenSet {
 	leafKey := a.g.class(c)
 	key := configMask{leafKey, c.stack}
@@ -96,7 +96,7 @@ func (a *arena) configTokens(c config) *tokenSet {
 	return set
 }
 
-// walkExit adds to a.words the tokens that continue after an exit and that a state accepts.
+// walkExit adds to a.words the tokens that reach exit e and whose remaining bytes state id accepts.
 func (a *arena) walkExit(id int32, e exit) {
 	if e.shape {
 		a.walkShapes(id, e.node)
@@ -106,8 +106,8 @@ func (a *arena) walkExit(id int32, e exit) {
 	a.walk(id, e.node+1, t.end[e.node])
 }
 
-// walkShapes is walkExit for all texts of a shape. The continuation is mostly punctuation, which shapes distinguish;
-// the rest is followed byte by byte.
+// walkShapes does what walkExit does, for all texts of a shape. Mostly punctuation follows, and shapes distinguish each
+// punctuation character; other texts are followed byte by byte.
 func (a *arena) walkShapes(id, below int32) {
 	s := &a.g.tokens.shapes
 	base := int(s.depth[below])
@@ -133,7 +133,7 @@ func (a *arena) walkShapes(id, below int32) {
 	a.g.shapePath = path
 }
 
-// walkEach adds the tokens that begin with a text of a shape; the state starts with the last character of the text.
+// walkEach adds the tokens that begin with a text of a shape. The state is applied from the last character of the text.
 func (a *arena) walkEach(id, shape int32) {
 	t := &a.g.tokens.trie
 	for _, node := range a.g.tokens.shapes.nodes(shape) {
@@ -168,8 +168,7 @@ func (a *arena) walkBroken(id, shape int32) {
 	}
 }
 
-// walk adds to a.words the tokens of the subtrees from node from to before node end that a state accepts; they have one
-// parent.
+// walk adds to a.words the tokens in the subtrees of sibling nodes from ... end-1 whose bytes a state accepts.
 func (a *arena) walk(id, from, end int32) {
 	if from == end {
 		return
@@ -193,7 +192,7 @@ func (a *arena) walk(id, from, end int32) {
 	a.g.path = path
 }
 
-// class returns the key of a reading's leaf mask.
+// class returns the key of the leaf mask of a config.
 func (g *Grammar) class(c config) maskKey {
 	k := g.leaves[c.leaf].class(c.q, g.tokens.trie.deep)
 	if k.family == familyNone {

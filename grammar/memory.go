@@ -7,7 +7,7 @@ import (
 )
 
 // Limits on the memory of the arenas and masks of all grammars of a vocabulary together, in addition to the compiled
-// grammars. Above maxExplored, a grammar with more than minExplored is emptied; results do not change.
+// grammars. If the sum exceeds maxExplored, grammars with more than minExplored drop theirs; results do not change.
 const (
 	maxExplored = 256 << 20
 	minExplored = 1 << 20
@@ -19,12 +19,11 @@ type explored struct {
 	most  int64
 }
 
-// Bytes returns the memory of the compiled schema. Arenas and masks have their own limit, over all grammars of a
-// vocabulary.
+// Bytes returns the bytes of the compiled schema, without the arena and the masks, which maxExplored limits.
 func (g *Grammar) Bytes() int { return footprint.Once(g.nodes, g.leaves, g.ignored) }
 
-// Release declares that no document of the grammar is in progress: its arena and masks no longer count. It may be
-// called twice.
+// Release must be called when no document of the grammar is in progress. Its arena and masks then no longer count for
+// the limit. It may be called more than once.
 func (g *Grammar) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,7 +31,7 @@ func (g *Grammar) Release() {
 	g.counted, g.released = 0, true
 }
 
-// makeRoom counts the explored memory and frees it if it exceeds the limit. The caller holds mu.
+// makeRoom updates the explored memory, and empties the grammar's arena and masks above the limit. The caller holds mu.
 func (g *Grammar) makeRoom() {
 	all := &g.tokens.explored
 	if !g.released {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// from records a keyword of the schema as the origin of schemas that are made for it. A schema that was itself made
-// keeps its first origin: the keyword in the text of the schema.
+// from returns the origin for schemas derived from a keyword of s. If s itself was derived, its origin is returned, so
+// that an origin is always a keyword in the schema's text.
 func (s *schema) from(keyword string) *origin {
 	if s.origin != nil {
 		return s.origin
@@ -16,7 +16,7 @@ func (s *schema) from(keyword string) *origin {
 	return &origin{s.pointer, keyword}
 }
 
-// made returns a schema that is not in the text, made for a keyword. key distinguishes it from all others.
+// made returns a derived schema, which is not in the schema's text. key identifies it.
 func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
 	s := newSchema(o.pointer)
 	s.origin = o
@@ -26,7 +26,7 @@ func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
 	return s
 }
 
-// all returns a schema that requires all of a list.
+// all returns a derived schema that requires all schemas of a list.
 func (c *compiler) all(o *origin, list ...*schema) *schema {
 	var key strings.Builder
 	for _, s := range list {
@@ -35,7 +35,7 @@ func (c *compiler) all(o *origin, list ...*schema) *schema {
 	return c.made(o, key.String(), func(s *schema) { s.allOf = list })
 }
 
-// negate returns a schema that holds if another does not.
+// negate returns a derived schema that holds for every value for which t does not hold.
 func (c *compiler) negate(t *schema, o *origin) *schema {
 	switch {
 	case t.truth != nil:
@@ -47,7 +47,7 @@ func (c *compiler) negate(t *schema, o *origin) *schema {
 	return c.made(o, fmt.Sprintf("!%d", t.id), func(s *schema) { s.negated = t })
 }
 
-// absent returns a schema for objects without a property, and for all other values.
+// absent returns a derived schema that forbids a property of objects and allows all other values.
 func (c *compiler) absent(o *origin, name string) *schema {
 	no := false
 	return c.made(o, "absent "+name, func(s *schema) {
@@ -57,7 +57,7 @@ func (c *compiler) absent(o *origin, name string) *schema {
 	})
 }
 
-// conditional returns the alternatives of a conditional: "if" with "then", or the negation of "if" with "else".
+// conditional returns the two alternatives of a conditional: "if" and "then", or not "if" and "else".
 func (c *compiler) conditional(s *schema) choice {
 	o := s.from("if")
 	first, second := []*schema{s.condition.test}, []*schema{c.negate(s.condition.test, o)}
@@ -70,8 +70,7 @@ func (c *compiler) conditional(s *schema) choice {
 	return choice{c.all(o, first...), c.all(o, second...)}
 }
 
-// dependency returns the alternatives of a dependency: the absence of a property, or the schema that its presence
-// requires.
+// dependency returns the two alternatives of a dependency: the property is absent, or the dependent schema holds.
 func (c *compiler) dependency(s *schema, d dependent) choice {
 	o := s.from(d.keyword)
 	return choice{c.absent(o, d.name), c.present(o, d)}
@@ -88,11 +87,11 @@ func (c *compiler) present(o *origin, d dependent) *schema {
 	return c.all(o, must, d.schema)
 }
 
-// exactlyOne returns each schema of oneOf combined with the negation of the others. Schemas that exclude each other
-// anyway need no negation.
+// exactlyOne returns each schema of oneOf combined with the negation of the others. No negation is added for schemas
+// that exclude each other.
 func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	o := s.from("oneOf")
-	if len(group) > MaxAlternatives { // checked before all pairs of schemas are compared
+	if len(group) > MaxAlternatives { // checked here, before all pairs of schemas are compared
 		return nil, &SchemaError{s.pointer, "oneOf", fmt.Sprintf("it has %d alternatives, but at most %d are supported",
 			len(group), MaxAlternatives), ErrTooLarge}
 	}
@@ -128,7 +127,7 @@ func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	return list, nil
 }
 
-// negation returns the ways in which a schema does not hold: one of its keywords is violated.
+// negation returns the alternatives in which a schema does not hold: each violates one keyword.
 func (c *compiler) negation(n *schema) (choice, error) {
 	w := &violations{c: c, o: n.origin, id: n.negated.id}
 	t := n.negated
@@ -161,7 +160,7 @@ func (w *violations) add(key string, types typeSet, fill func(s *schema)) {
 	}))
 }
 
-// cannot records that a violation cannot be written as a schema, which makes the whole negation impossible.
+// cannot records that the violation of a keyword cannot be written as a schema. The negation is then not supported.
 func (w *violations) cannot(keyword string) {
 	if w.err == nil {
 		w.err = &SchemaError{w.o.pointer, w.o.keyword,
@@ -169,7 +168,7 @@ func (w *violations) cannot(keyword string) {
 	}
 }
 
-// values excludes the values of enum and const.
+// values adds the alternative that excludes the values of enum and const.
 func (w *violations) values(t *schema) {
 	if t.enum == nil {
 		return
@@ -189,7 +188,7 @@ func (w *violations) values(t *schema) {
 	})
 }
 
-// other returns a schema for every value except one.
+// other returns a derived schema for every value except v.
 func (w *violations) other(v *value) *schema {
 	return w.c.made(w.o, "other "+string(v.identity(nil)), func(s *schema) {
 		switch v.kind {
@@ -375,7 +374,7 @@ func (w *violations) arrays(t *schema) {
 	}
 }
 
-// others adds schemas that violate the given one through other schemas.
+// others adds the violations of $ref, allOf, anyOf, oneOf and if.
 func (w *violations) others(t *schema) error {
 	c, o := w.c, w.o
 	not := func(s *schema) *schema { return c.negate(s, o) }
@@ -423,8 +422,8 @@ func (w *violations) others(t *schema) error {
 // maxApart is the maximum depth to which apart compares properties.
 const maxApart = 4
 
-// apart reports whether no value satisfies both schemas, as far as that is easy to decide: by type, by listed values,
-// or by a property that must be present and cannot satisfy both. False means that it is unknown.
+// apart reports whether no value satisfies both schemas, by comparing types, listed values and required properties.
+// False may also mean that this is unknown.
 func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	if depth == 0 {
 		return false, nil
@@ -457,7 +456,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 			for i := range s.enum {
 				ok, err := c.holds(side.other, &s.enum[i], maxHolds)
 				if err != nil {
-					return false, nil // a caller that compiles the schema reports the error
+					return false, nil // the error is reported when the schema is compiled
 				}
 				none = none && !ok
 			}
@@ -513,7 +512,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	return false, nil
 }
 
-// gather returns a schema with all schemas that must hold together with it.
+// gather appends to list a schema and all schemas that it requires for the same value.
 func (c *compiler) gather(s *schema, list []*schema) ([]*schema, error) {
 	if slices.ContainsFunc(list, func(o *schema) bool { return o.id == s.id }) {
 		return list, nil

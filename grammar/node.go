@@ -8,13 +8,13 @@ import (
 // node is one position of a value in a document. Nodes form a graph: a recursive schema has cycles.
 type node struct {
 	kind  nodeKind
-	leaf  int32   // number of the leaf, for a leafNode
-	kids  []int32 // alternatives, for an anyNode
+	leaf  int32   // index of the leaf; only for leafNode
+	kids  []int32 // alternatives; only for anyNode
 	props *properties
 	items *elements
 
-	// depth is the minimum nesting of a value here: 0 for a leaf, impossible if there is no such value. Positions that
-	// do not fit under MaxDepth are not offered, so a document can always be completed.
+	// depth is the minimum nesting of a value here: 0 for a leaf, impossible if there is no such value. A value that
+	// would exceed MaxDepth is not allowed, so that a document can always be completed.
 	depth int
 }
 
@@ -22,7 +22,7 @@ type nodeKind uint8
 
 const (
 	leafNode nodeKind = iota
-	anyNode           // one of several nodes; no value is possible if there are no kids
+	anyNode           // one of kids; without kids no value is possible
 	objectNode
 	arrayNode
 )
@@ -32,13 +32,13 @@ const impossible = math.MaxInt32
 // properties holds the members of an object, in the order in which they are written. Names that are not listed follow.
 type properties struct {
 	list     []property
-	required []bool         // [list]
+	required []bool         // [list] whether the property is required
 	pending  []int          // [list+1] first required property at or after i; len(list) if there is none
 	must     []int          // [list+1] number of required properties at or after i
 	depths   []int          // [list] minimum nesting of the property's value
-	deepest  int            // largest of depths that is possible
+	deepest  int            // largest value in depths that is not impossible
 	listed   int32          // leaf for the names of all properties
-	upTo     map[int]int32  // leaves for the names up to a property, made when needed
+	upTo     map[int]int32  // leaves for the names up to an index, made on demand
 	free     []freeProperty // classes of names that are not listed; none if such names are not allowed
 	least    int            // minimum number of members
 	most     int            // maximum number of members; noItems if there is none
@@ -46,47 +46,47 @@ type properties struct {
 
 type property struct {
 	name  string
-	value int32 // node of the value
+	value int32 // index of the value's node
 }
 
 // freeProperty is a class of names that are not listed.
 type freeProperty struct {
-	key   int32 // leaf of the name
-	value int32 // node of the value
+	key   int32 // index of the name's leaf
+	value int32 // index of the value's node
 }
 
-// counted reports whether the number of members matters.
+// counted reports whether the number of members is limited.
 func (o *properties) counted() bool { return o.least > 0 || o.most != noItems }
 
-// elements holds the members of an array: first those of prefix, then rest.
+// elements describes the members of an array: first those of prefix, then rest.
 type elements struct {
 	prefix []int32
 	rest   int32 // node of the elements after prefix; -1 if there are none
 	least  int
 	most   int // maximum number of elements; noItems if there is none
 
-	// With contains, an element is one of several kinds, by the schemas for which it counts.
+	// With contains, elements are of 2^contains kinds: the set of contains schemas that an element satisfies.
 	contains []containing
-	kinds    [][]int32 // [prefix+1][2^contains] nodes; bit i of the kind reports that it counts for contains[i]
+	kinds    [][]int32 // [prefix+1][2^contains] nodes; in a kind, bit i is set if it satisfies contains[i]
 	known    map[progress]bool
 
 	// With uniqueItems the elements are values of a list, each at most once.
-	values []int32 // nodes
+	values []int32 // node of each value
 }
 
-// maxUnique is the maximum number of values that an array with uniqueItems can choose from.
+// maxUnique is the maximum number of values for the elements of an array with uniqueItems.
 const maxUnique = 64
 
-// maxContains is the maximum number of contains keywords of one array, after combining.
+// maxContains is the maximum number of contains keywords of one array, after schemas are combined.
 const maxContains = 3
 
-// maxContained limits the product of the bounds of contains and minItems of one array.
+// maxContained is the maximum of the product of the bounds of contains and minItems of one array.
 const maxContained = 1 << 13
 
 // found counts the elements that have satisfied each contains.
 type found [maxContains]uint8
 
-// progress is the state of an array in progress, and the nesting left for its elements.
+// progress is the state of an array in progress, and the maximum nesting of its elements.
 type progress struct {
 	index int
 	found found
@@ -95,7 +95,7 @@ type progress struct {
 
 const noItems = math.MaxInt32 >> 4
 
-// at returns the node of element i, -1 if there can be none.
+// at returns the node of element i, or -1 if the array cannot have it.
 func (e *elements) at(i int) int32 {
 	switch {
 	case i >= e.most:
@@ -110,14 +110,14 @@ func (e *elements) at(i int) int32 {
 // elements need not be counted.
 func (e *elements) settled() int { return max(len(e.prefix), e.least) }
 
-// measure fills depth for all nodes: the least fixed point, from the leaves up.
+// measure computes depth for all nodes: the least fixed point of need, starting with the leaves.
 func measure(nodes []node) {
 	for i := range nodes {
 		nodes[i].depth = impossible
 	}
 	for changed := true; changed; {
 		changed = false
-		for i := len(nodes) - 1; i >= 0; i-- { // children mostly have higher numbers than their parents
+		for i := len(nodes) - 1; i >= 0; i-- { // children mostly have higher indices than their parents
 			if d := nodes[i].need(nodes); d < nodes[i].depth {
 				nodes[i].depth = d
 				changed = true
@@ -147,7 +147,7 @@ func (n *node) need(nodes []node) int {
 		return within(n.items.needKinds(nodes))
 	}
 	inner := 0
-	for i := range min(n.items.least, len(n.items.prefix)+1) { // beyond the prefix all elements have the same schema
+	for i := range min(n.items.least, len(n.items.prefix)+1) { // all elements after the prefix have the same schema
 		k := n.items.at(i)
 		if k < 0 {
 			return impossible
@@ -157,8 +157,8 @@ func (n *node) need(nodes []node) int {
 	return within(inner)
 }
 
-// need returns the minimum nesting of the members that an object must have: the required ones, and the flattest of the
-// others up to minProperties.
+// need returns the minimum nesting of the members that an object must have: the required ones, and those of the others
+// with the least nesting until minProperties is reached.
 func (o *properties) need(nodes []node) int {
 	inner, count := 0, 0
 	var others []int
@@ -222,7 +222,7 @@ func (e *elements) needKinds(nodes []node) int {
 		if d == impossible {
 			break
 		}
-		e.known = map[progress]bool{} // results depend on depths, which change until all nodes are measured
+		e.known = map[progress]bool{} // the results depend on depths, which are not final yet
 		if e.completes(nodes, progress{room: d}) {
 			return d
 		}
@@ -230,7 +230,7 @@ func (e *elements) needKinds(nodes []node) int {
 	return impossible
 }
 
-// completes reports whether an array can be completed from this state.
+// completes reports whether an array can be completed from progress p.
 func (e *elements) completes(nodes []node, p progress) bool {
 	if p.index >= e.least && e.satisfied(p.found) {
 		return true
@@ -252,7 +252,7 @@ func (e *elements) completes(nodes []node, p progress) bool {
 	return false
 }
 
-// satisfied reports whether enough elements have counted.
+// satisfied reports whether the minimum of every contains is reached.
 func (e *elements) satisfied(f found) bool {
 	for i, x := range e.contains {
 		if int(f[i]) < x.least {
@@ -262,7 +262,8 @@ func (e *elements) satisfied(f found) bool {
 	return true
 }
 
-// after returns the progress with one more element of a kind; ok is false if too many would count.
+// after returns the progress with one more element of a kind; ok is false if the maximum of a contains would be
+// exceeded.
 func (e *elements) after(p progress, kind int) (progress, bool) {
 	p.index++
 	if e.most == noItems {

@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// located is a schema somewhere in the document, with the context needed to parse it.
+// located is a schema in the document, with its location.
 type located struct {
 	value   *value
 	pointer string
-	base    string // address of the schema that contains it
+	base    string // base address of the enclosing schema, for references
 }
 
-// baseOf returns the address that references in a schema are relative to. In drafts 3 to 7, an $id next to $ref is
-// ignored.
+// baseOf returns the base address for references inside a schema. In drafts 3 to 7, $id has no effect next to $ref.
 func baseOf(v *value, base string, old bool) string {
 	id, ok := v.get("$id")
 	if !ok {
-		id, ok = v.get("id") // name of $id in draft 4
+		id, ok = v.get("id") // draft 4 calls $id id
 	}
 	if _, ref := v.get("$ref"); !ok || id.kind != stringValue || old && ref {
 		return base
@@ -40,13 +39,13 @@ func join(base, ref string) string {
 	if err != nil {
 		return ""
 	}
-	if b.Opaque != "" && !r.IsAbs() { // a urn such as urn:uuid:... with a fragment
+	if b.Opaque != "" && !r.IsAbs() { // a urn, such as urn:uuid:..., followed by a fragment
 		return base + ref
 	}
 	return b.ResolveReference(r).String()
 }
 
-// locate records every $id and $anchor below a value. Values of enum and const are not schemas.
+// locate records every $id and $anchor below a value. It skips the values of enum and const, which are not schemas.
 func (p *parser) locate(v *value, pointer, base string) {
 	switch v.kind {
 	case arrayValue:
@@ -78,7 +77,7 @@ func (p *parser) locate(v *value, pointer, base string) {
 	}
 }
 
-// note stores the first schema of an address.
+// note stores a schema by its address, unless the address is already known.
 func (p *parser) note(address string, at located) {
 	address = strings.TrimSuffix(address, "#")
 	if _, ok := p.addresses[address]; !ok && address != "" {
@@ -86,7 +85,7 @@ func (p *parser) note(address string, at located) {
 	}
 }
 
-// resolve follows a reference inside the document.
+// resolve returns the schema in the document to which the $ref of s refers.
 func (p *parser) resolve(s *schema) (*schema, error) {
 	key := s.base + " " + s.ref
 	if t, ok := p.refs[key]; ok {
@@ -119,7 +118,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 		at = named
 	} else if fragment != "" {
 		found, missing := at.follow(fragment, p.old)
-		if missing != "" && at.value != &p.root { // ids in inner schemas are often not meant as addresses
+		if missing != "" && at.value != &p.root { // some schemas have inner ids that are not meant as base addresses
 			found, missing = located{value: &p.root}.follow(fragment, p.old)
 		}
 		if missing != "" {
@@ -135,7 +134,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 	return t, nil
 }
 
-// follow resolves a JSON pointer. missing is the first part that does not exist, quoted, or "" if all exist.
+// follow resolves a JSON pointer. missing is the first part of the pointer that does not exist, quoted, or "".
 func (l located) follow(pointer string, old bool) (found located, missing string) {
 	for part := range strings.SplitSeq(pointer[1:], "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
@@ -148,7 +147,7 @@ func (l located) follow(pointer string, old bool) (found located, missing string
 	return l, ""
 }
 
-// below returns a member or element.
+// below returns a member of an object or an element of an array, by one part of a JSON pointer.
 func (l located) below(part string, old bool) (located, bool) {
 	next := located{pointer: l.pointer + "/" + escapePointer(part), base: l.base}
 	switch l.value.kind {

@@ -13,8 +13,8 @@ import (
 // compilePattern compiles a regular expression to an automaton over whole strings. As in JSON Schema, a pattern may
 // match anywhere in the string unless it is anchored. It returns nil if no string matches.
 //
-// Patterns are RE2's: no backreferences and no lookaround. If the same syntax has different meanings in RE2 and
-// ECMA-262, ECMA-262's is used: the dot, \s and \S, and \u escapes.
+// Patterns have RE2's syntax, without backreferences and lookaround. Constructs that RE2 and ECMA-262 define
+// differently have ECMA-262's meaning: the dot, \s and \S, and \u escapes.
 func compilePattern(pattern string, e *effort) (*runeDFA, error) {
 	if len(pattern) > MaxPatternBytes {
 		return nil, fmt.Errorf("%w: a pattern of %d bytes; at most %d are supported", errPatternStates, len(pattern),
@@ -41,7 +41,7 @@ func compilePattern(pattern string, e *effort) (*runeDFA, error) {
 	return determinize(prog, e)
 }
 
-// The characters of ECMA-262's \s, and all others, as parts of a bracket expression.
+// The characters of ECMA-262's \s, and those of \S, as parts of a bracket expression.
 const (
 	ecmaSpace    = `\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 	ecmaNonSpace = `\x00-\x{8}\x{e}-\x{1f}!-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}` +
@@ -91,7 +91,7 @@ func fromECMA(pattern string) (string, error) {
 	return out.String(), nil
 }
 
-// hexEscape reads the digits of \uXXXX or \u{X...} and returns their number of bytes, braces included.
+// hexEscape reads the digits of \uXXXX or \u{X...} n is their number of bytes, including braces.
 func hexEscape(s string) (hex string, n int) {
 	if strings.HasPrefix(s, "{") {
 		if end := strings.IndexByte(s, '}'); end > 1 {
@@ -106,16 +106,16 @@ func hexEscape(s string) (hex string, n int) {
 	return hex, n
 }
 
-// A thread is the number of an instruction of the program, doubled. Odd threads have passed an end-of-text anchor,
-// after which no character may follow.
+// A thread of the simulated NFA is 2*i for instruction i, or 2*i+1 after an end-of-text anchor, when no character may
+// follow.
 type thread = int32
 
-// threadKey is a set of threads as a map key: a byte that reports whether a match is complete, then the sorted list,
-// four bytes each.
+// threadKey is a set of threads as a map key: one byte for the state of the match, then the sorted list, four bytes
+// each.
 type threadKey string
 
-// determinize is the subset construction. A match may begin at any character, so the program is entered again at each;
-// once a match is complete, any text may follow.
+// determinize converts the program to a deterministic automaton by the subset construction. A match may begin at any
+// character, so the program is started again at each. After a complete match any text may follow.
 func determinize(prog *syntax.Prog, e *effort) (*runeDFA, error) {
 	s := &subset{prog: prog, seen: make([]bool, 2*len(prog.Inst)), builder: newBuilder[threadKey](e)}
 	s.add(thread(2*prog.Start), true)
@@ -138,7 +138,7 @@ func determinize(prog *syntax.Prog, e *effort) (*runeDFA, error) {
 	return s.builder.trimmed()
 }
 
-// The possible results of a set of threads for the text so far.
+// The result of a set of threads for the text read so far.
 const (
 	matchedNot = iota
 	matchedAtEnd
@@ -149,12 +149,13 @@ type subset struct {
 	prog    *syntax.Prog
 	builder *builder[threadKey]
 	seen    []bool
-	list    []thread // threads of seen that wait for a character
+	list    []thread // threads in seen whose instruction reads a character
 	touched []thread // all threads in seen
 	matched byte
 }
 
-// add follows all instructions that need no character. first reports that none has been read yet.
+// add adds a thread and all threads that it reaches without reading a character. first is true before the first
+// character of the text.
 func (s *subset) add(t thread, first bool) {
 	s.builder.work.left--
 	if s.seen[t] {
@@ -193,7 +194,7 @@ func (s *subset) add(t thread, first bool) {
 	}
 }
 
-// key returns the set collected by add and clears it.
+// key returns the set collected by add as a key, and clears the set.
 func (s *subset) key() threadKey {
 	slices.Sort(s.list)
 	buf := []byte{s.matched}
@@ -216,7 +217,7 @@ func decodeThreads(k threadKey) (list []thread, matched byte) {
 	return list, k[0]
 }
 
-// edges divides the characters at every bound that occurs in the threads' classes and follows each piece.
+// edges divides the characters at every bound of the threads' character classes, and returns an edge for each interval.
 func (s *subset) edges(set []thread) []runeEdge {
 	classes := make([][]rune, len(set))
 	cuts := []rune{0, utf8.MaxRune + 1}
@@ -238,7 +239,7 @@ func (s *subset) edges(set []thread) []runeEdge {
 		}
 		s.add(thread(2*s.prog.Start), false)
 		if s.builder.work.left < 0 {
-			return nil // the builder reports the error
+			return nil // the builder returns the error
 		}
 		list = appendValid(list, cuts[i], cuts[i+1]-1, s.builder.state(s.key()))
 	}
@@ -250,13 +251,14 @@ func runeClass(in *syntax.Inst) []rune {
 	switch in.Op {
 	case syntax.InstRuneAny:
 		return []rune{0, utf8.MaxRune}
-	case syntax.InstRuneAnyNotNL: // in ECMA-262 the dot does not match line terminators
+	case syntax.InstRuneAnyNotNL: // line terminators are excluded as in ECMA-262
 		return []rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, 0x2027, 0x202a, utf8.MaxRune}
 	}
 	if len(in.Rune) == 1 {
 		class := []rune{in.Rune[0], in.Rune[0]}
 		if syntax.Flags(in.Arg)&syntax.FoldCase != 0 {
-			// The parser stores the smallest form of a letter; the other forms follow in ascending order.
+			// The parser stores the smallest of the upper-case and lower-case forms of a letter; SimpleFold returns the
+			// others in ascending order.
 			for r := unicode.SimpleFold(in.Rune[0]); r != in.Rune[0]; r = unicode.SimpleFold(r) {
 				class = append(class, r, r)
 			}

@@ -7,26 +7,26 @@ import (
 )
 
 // runeDFA is a deterministic automaton over the characters of a string's value. State 0 is the start. Every state can
-// reach an accepting one.
+// reach an accepting state.
 type runeDFA struct {
 	edges  [][]runeEdge // edges of each state, sorted, disjoint and without surrogates
 	accept []bool
 
-	ascii []*[utf8.RuneSelf]int32           // [states] cached results of next for ASCII
-	kinds []*[kindsEnd - kindLower]kindStep // [states] cached results for kinds of characters
+	ascii []*[utf8.RuneSelf]int32           // [states] cached next states by ASCII character
+	kinds []*[kindsEnd - kindLower]kindStep // [states] cached next states by kind of character
 }
 
-// runeEdge leads to a state for every character from lo to hi.
+// runeEdge is the transition for every character from lo to hi to one state.
 type runeEdge struct {
 	lo, hi rune
 	to     int32
 }
 
-// effort is the remaining number of edges and instructions that may be examined for all patterns of one schema. It
-// makes a schema with many costly patterns fail early instead of taking minutes.
+// effort is the remaining number of edges and instructions that may be examined for all patterns of one schema. A
+// schema with many costly patterns is refused early instead of compiling for minutes.
 type effort struct{ left int }
 
-// maxEffort is the work of about a tenth of a second. Formats are compiled only once and do not count.
+// maxEffort takes about a tenth of a second. Formats are compiled only once and do not count.
 const maxEffort = 4_000_000
 
 func (e *effort) spend(n int) error {
@@ -36,7 +36,7 @@ func (e *effort) spend(n int) error {
 	return nil
 }
 
-// errPatternStates is converted to a SchemaError by the caller, who has the pointer.
+// errPatternStates is converted by callers to a SchemaError with the JSON pointer.
 var errPatternStates = errors.New("too complex")
 
 // next returns the state after r; -1 if r is not accepted.
@@ -66,7 +66,7 @@ func (d *runeDFA) find(state int32, r rune) int32 {
 	return -1
 }
 
-// search returns the index of the first edge of a state that does not end before r.
+// search returns the index of the first edge of a state whose end is at least r.
 func (d *runeDFA) search(state int32, r rune) int {
 	list := d.edges[state]
 	return sort.Search(len(list), func(i int) bool { return list[i].hi >= r })
@@ -90,8 +90,8 @@ func (d *runeDFA) matches(s string) bool {
 	return d.accept[state]
 }
 
-// appendValid adds an edge for a range of characters, without surrogates, and merges it with its neighbour if both lead
-// to the same state.
+// appendValid adds an edge for a range of characters, without surrogates, It merges the edge with an adjacent one to
+// the same state.
 func appendValid(list []runeEdge, lo, hi rune, to int32) []runeEdge {
 	const firstSurrogate, lastSurrogate = 0xd800, 0xdfff
 	if lo < firstSurrogate && hi > lastSurrogate {
@@ -216,7 +216,7 @@ func (d *runeDFA) longest() uint64 {
 	return length[0]
 }
 
-// builder numbers the states of an automaton while it is built.
+// builder assigns numbers to the states of an automaton under construction. A state is identified by a key of type K.
 type builder[K comparable] struct {
 	dfa   runeDFA
 	keys  []K
@@ -238,7 +238,7 @@ func (b *builder[K]) state(k K) int32 {
 	return id
 }
 
-// set describes the next state in order.
+// set defines the edges of the next state in order.
 func (b *builder[K]) set(list []runeEdge, accept bool) error {
 	b.dfa.edges = append(b.dfa.edges, list)
 	b.dfa.accept = append(b.dfa.accept, accept)
@@ -248,8 +248,7 @@ func (b *builder[K]) set(list []runeEdge, accept bool) error {
 	return b.work.spend(16 + 4*len(list))
 }
 
-// trimmed removes the states that cannot reach an accepting one. It returns nil if the start is among them: nothing is
-// accepted.
+// trimmed removes the states that cannot reach an accepting state. It returns nil if no string is accepted.
 func (b *builder[K]) trimmed() (*runeDFA, error) {
 	d := &b.dfa
 	back := make([][]int32, len(d.edges))

@@ -10,7 +10,7 @@ func everyString() *runeDFA {
 	return &runeDFA{edges: [][]runeEdge{appendValid(nil, 0, utf8.MaxRune, 0)}, accept: []bool{true}}
 }
 
-// listedStrings returns the automaton of the strings in a list, nil if it is empty.
+// listedStrings returns the automaton of the strings in a list, or nil if the list is empty.
 func listedStrings(list []string) *runeDFA {
 	if len(list) == 0 {
 		return nil
@@ -31,7 +31,7 @@ func listedStrings(list []string) *runeDFA {
 		at := int32(0)
 		for _, r := range text {
 			list := d.edges[at]
-			if n := len(list); n > 0 && list[n-1].lo == r { // runes are sorted, so only the last edge can begin with r
+			if n := len(list); n > 0 && list[n-1].lo == r { // the runes are sorted
 				at = list[n-1].to
 				continue
 			}
@@ -94,8 +94,7 @@ func (d *runeDFA) union(o *runeDFA, e *effort) (*runeDFA, error) {
 	return everyString().except(neither, e)
 }
 
-// patternKey accepts a property name with its quotes and colon, and at most one space after it, whose value an
-// automaton accepts.
+// patternKey accepts a property name that matches an automaton, with quotes and colon, and at most one space after it.
 type patternKey struct {
 	name patternLeaf
 }

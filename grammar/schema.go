@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// schema is one schema object with its keywords checked and typed, but nothing combined yet.
+// schema is one schema object parsed and checked, before schemas are combined.
 type schema struct {
 	id      int    // equal for schemas with equal meaning
 	pointer string // JSON pointer of the schema, for errors
-	partial bool   // whether a keyword was ignored, so that the negation is unknown
-	base    string // address that references are relative to, "" if there is no $id
+	partial bool   // whether a keyword was ignored, so that the schema cannot be negated
+	base    string // base address of references; "" without $id
 	truth   *bool  // value of a boolean schema; nil for an object
 
 	types    typeSet
-	enum     []value // allowed values; const is an enum of one value; nil if there is neither
-	excluded []value // values that are not allowed: null, booleans, numbers and strings
+	enum     []value // allowed values from enum or const; nil without them
+	excluded []value // excluded null, booleans, numbers and strings
 
 	props              []namedSchema
-	propAt             map[string]int // index in props by name
+	propAt             map[string]int // indices in props by name
 	required           []string
 	additional         *schema
-	patterns           []namedSchema // patternProperties; the name is the pattern
+	patterns           []namedSchema // patternProperties; a name is a pattern
 	names              *schema       // propertyNames
 	minProps, maxProps int
 
@@ -38,16 +38,16 @@ type schema struct {
 	pattern, format string
 	mismatch        []string // patterns that must not match
 
-	// The following keywords apply to the same value through other schemas, see compiler.inner.
-	anyOf      [][]*schema // one of each list must hold
-	oneOf      [][]*schema // exactly one of each list
+	// Keywords that apply other schemas to the same value, see compiler.inner.
+	anyOf      [][]*schema // at least one schema of each list must hold
+	oneOf      [][]*schema // exactly one schema of each list must hold
 	allOf      []*schema
 	not        *schema
 	condition  *condition
 	dependents []dependent
 	ref        string
-	negated    *schema // made by compiler.negate: every value except those of this schema
-	origin     *origin // keyword for which a derived schema was made
+	negated    *schema // set by compiler.negate: the values of this schema are excluded
+	origin     *origin // keyword from which this schema was derived; nil if it is in the text
 }
 
 type namedSchema struct {
@@ -55,33 +55,33 @@ type namedSchema struct {
 	schema *schema
 }
 
-// containing is contains with minContains and maxContains.
+// containing holds contains with minContains and maxContains.
 type containing struct {
 	schema      *schema
-	least, most int // minimum and maximum number; most is noItems if there is no maximum
+	least, most int // minimum and maximum number of matching elements; most is noItems without a maximum
 }
 
-// condition is if, then and else; absent ones are nil.
+// condition holds if, then and else; absent ones are nil.
 type condition struct {
 	test, then, otherwise *schema
 }
 
-// dependent is the schema that the presence of a property requires.
+// dependent holds a property and the schema that applies if the property is present.
 type dependent struct {
 	keyword  string
 	name     string
 	required []string
-	schema   *schema // schema that must hold; nil if there is none
+	schema   *schema // nil if there is none
 }
 
-// bounds holds the keywords about numbers.
+// bounds holds the keywords for numbers.
 type bounds struct {
 	lo, hi         *big.Rat // lower and upper bound; nil if there is none
 	loOpen, hiOpen bool     // whether the bound itself is excluded
 	multiples      []*big.Rat
 }
 
-// typeSet is a set of JSON types; numbers are split so that integer is a subset of number.
+// typeSet is a set of JSON types; integers and other numbers are separate bits, so that integer is a subset of number.
 type typeSet uint8
 
 const (
@@ -100,7 +100,7 @@ var typeNames = map[string]typeSet{
 	"string": typeString, "array": typeArray, "object": typeObject,
 }
 
-// parser parses JSON to schemas. Sub-schemas are parsed at once, references only when they are followed.
+// parser converts JSON to schemas. Sub-schemas are parsed immediately, references when they are resolved.
 type parser struct {
 	root      value
 	texts     map[string]int // id of a schema by its text
@@ -148,12 +148,12 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 	s.base = baseOf(v, base, p.old)
 	key := string(v.append([]byte(s.base)))
 	if p.skip.below(pointer) {
-		key += " " + pointer // schemas with equal texts can differ in the keywords that are ignored
+		key += " " + pointer // schemas with equal texts can ignore different keywords
 	}
 	s.id = p.number(key)
 	ref, hasRef := v.get("$ref")
 	if hasRef && p.old && ref.kind == stringValue && !p.skip.has(pointer, "$ref") {
-		s.base = base // next to $ref, $id has no effect
+		s.base = base // $id has no effect next to $ref
 		s.ref = ref.text
 		return s, nil
 	}
@@ -166,7 +166,7 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 			if m.name != "oneOf" {
 				continue
 			}
-			list, err := k.schemas() // that at least one alternative holds is still enforced
+			list, err := k.schemas() // enforced as anyOf: at least one must hold
 			if err != nil {
 				return nil, err
 			}

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Kinds of characters. ASCII characters that are neither letters nor digits are kinds of their own, below kindLower.
-// The others are the classes that patterns distinguish: \S, the dot, \p{L}.
+// Kinds of characters. Each ASCII character that is neither a letter nor a digit is a kind, below kindLower. The other
+// kinds are classes that patterns distinguish: \S, the dot, \p{L}.
 const (
 	kindLower = utf8.RuneSelf + iota
 	kindUpper
@@ -43,7 +43,7 @@ func kindOf(r rune) byte {
 
 // kindRanges holds, for each kind from kindLower on, its characters in order, without surrogates.
 var kindRanges = sync.OnceValue(func() (list [kindsEnd - kindLower][]runeEdge) {
-	borders := []rune{0x2028, 0x202a, 0xfeff, 0xff00, unicode.MaxRune + 1} // code points at which the kind may change
+	borders := []rune{0x2028, 0x202a, 0xfeff, 0xff00, unicode.MaxRune + 1} // first code points of ranges of one kind
 	for r := range rune(utf8.RuneSelf + 1) {
 		borders = append(borders, r)
 	}
@@ -64,7 +64,7 @@ var kindRanges = sync.OnceValue(func() (list [kindsEnd - kindLower][]runeEdge) {
 	return list
 })
 
-// appendBorders adds the beginning and end of a range of a table, of every stride-th character.
+// appendBorders adds the borders of a range in a Unicode table, which contains every stride-th character.
 func appendBorders(borders []rune, lo, hi, stride rune) []rune {
 	if stride == 1 {
 		return append(borders, lo, hi+1)
@@ -75,17 +75,17 @@ func appendBorders(borders []rune, lo, hi, stride rune) []rune {
 	return borders
 }
 
-// shapes is the trie of the shapes of tokens: their texts with each character replaced by its kind. All words of seven
-// letters are one node of it. If a leaf treats all characters of a kind the same, as most patterns and all bounded
-// strings do, one step over shapes replaces thousands over tokens.
+// shapes is the trie of the shapes of tokens. A shape is a text with each character replaced by its kind, so all words
+// of seven letters share one node. Most patterns and all bounded strings treat all characters of a kind the same; one
+// step over shapes then replaces thousands of steps over tokens.
 type shapes struct {
-	trie            // labels are kinds of characters; the tokens of a node have its shape
-	wide [][]uint64 // [nodes] tokens of the node as a mask, if there are many
-	node []int32    // nodes of the trie of tokens, grouped by shape
+	trie            // labels are kinds of characters; the tokens of a node are those with its shape
+	wide [][]uint64 // [nodes] mask of the node's tokens, if there are many; otherwise nil
+	node []int32    // nodes of the token trie, grouped by shape
 	from []int32    // [nodes+1] the nodes of shape i are node[from[i]:from[i+1]]
-	// broken lists, for each node, the nodes of the trie of tokens after which tokens end inside a character.
+	// broken lists, for each shape, the nodes of the token trie below which tokens end inside a character.
 	broken [][]int32
-	of     []int32 // [nodes of the trie of tokens] shape of the node; -1 if its text ends inside a character
+	of     []int32 // [nodes of the token trie] shape; -1 if the text ends inside a character
 }
 
 // newShapes groups the nodes of a trie of tokens by shape.
@@ -93,8 +93,8 @@ func newShapes(t *trie, words int) shapes {
 	b := &shapeBuilder{kids: map[shapeKid]int32{}, list: make([]shapeNode, 1)}
 	s := shapes{of: make([]int32, len(t.label))}
 	text := make([]byte, 0, t.deep)
-	start := make([]int, t.deep+1)  // by depth: start of the last character that is not complete
-	last := make([]int32, t.deep+1) // by depth: last node whose text consists of whole characters
+	start := make([]int, t.deep+1)  // [depth] start of the last incomplete character
+	last := make([]int32, t.deep+1) // [depth] last node whose text consists of whole characters
 	noted := make([]bool, len(t.label))
 	for i := range int32(len(t.label)) {
 		d := int(t.depth[i])
@@ -122,7 +122,7 @@ func newShapes(t *trie, words int) shapes {
 	return s
 }
 
-// shapeBuilder numbers shapes in the order in which they occur.
+// shapeBuilder numbers shapes in the order in which they are found.
 type shapeBuilder struct {
 	kids map[shapeKid]int32
 	list []shapeNode
@@ -151,9 +151,9 @@ func (b *shapeBuilder) kid(parent int32, kind byte) int32 {
 	return id
 }
 
-// number lays out the shapes in preorder, like the nodes of a trie.
+// number stores the shapes in preorder, like the nodes of a trie.
 func (b *shapeBuilder) number(t *trie, s *shapes, words int) {
-	to := make([]int32, len(b.list)) // position in preorder of each shape
+	to := make([]int32, len(b.list)) // [shape] position in preorder
 	nodes, tokens := int32(0), int32(0)
 	var visit func(id int32, depth int)
 	visit = func(id int32, depth int) {
@@ -219,12 +219,13 @@ func (s *shapes) nodes(i int32) []int32 { return s.node[s.from[i]:s.from[i+1]] }
 // shaped is a leaf that can follow all characters of a kind at once. It has no outcomes (see [tagged]).
 type shaped interface {
 	leaf
-	// stepKind appends the states that the characters of a kind from kindLower on lead to, each once. It reports
-	// whether some of the characters are accepted and whether some are refused. If it cannot decide, both are true.
+	// stepKind appends the states after the characters of a kind, each state once; kinds begin at kindLower. takes and
+	// refuses report whether some characters are accepted and whether some are refused. If this is unknown, both are
+	// true.
 	stepKind(dst []uint64, q uint64, kind byte) (states []uint64, takes, refuses bool)
 }
 
-// stepKind treats all characters of a kind alike, because a string is limited only by its length.
+// stepKind treats all characters of a kind alike, because only the length of the string is limited.
 func (s *stringLeaf) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:
@@ -239,7 +240,7 @@ func (s *stringLeaf) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, b
 	return dst, true, true
 }
 
-// stepKind treats all characters of a kind alike if the name can no longer become a taken name.
+// stepKind treats all characters of a kind alike if no taken name begins with the text so far.
 func (k *freeKey) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:
@@ -284,14 +285,14 @@ func (l *textLeaf) stepKind(dst []uint64, q uint64, kind byte) ([]uint64, bool, 
 	return l.pattern.stepKind(dst, q, kind)
 }
 
-// kindStep holds the states that the characters of a kind lead to from a state.
+// kindStep is the cached result of stepKind for one state and one kind.
 type kindStep struct {
 	known          bool
 	takes, refuses bool
 	to             []int32 // states after the characters of the kind, each once
 }
 
-// stepKind appends the states after the characters of a kind, in patternLeaf's form.
+// stepKind appends the states after the characters of a kind, in the encoding of patternLeaf.
 func (d *runeDFA) stepKind(dst []uint64, state int32, kind byte) (states []uint64, takes, refuses bool) {
 	if d.kinds == nil {
 		d.kinds = make([]*[kindsEnd - kindLower]kindStep, len(d.edges))
@@ -309,7 +310,7 @@ func (d *runeDFA) stepKind(dst []uint64, state int32, kind byte) (states []uint6
 	return dst, k.takes, k.refuses
 }
 
-// findKind follows sorted ranges of characters along sorted edges.
+// findKind returns the states after the characters in ranges. Both lists are sorted.
 func findKind(edges, ranges []runeEdge) kindStep {
 	k := kindStep{known: true}
 	for _, r := range ranges {

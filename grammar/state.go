@@ -2,8 +2,8 @@ package grammar
 
 import "fmt"
 
-// State is a document in progress. It belongs to one sequence; [State.Clone] is cheap, so keep a clone if a rollback
-// may be needed.
+// State is a document in progress. It belongs to one sequence; to undo later tokens, keep a copy made by [State.Clone],
+// which is cheap.
 type State struct {
 	g     *Grammar
 	arena *arena
@@ -17,7 +17,8 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Done reports whether the document is complete. It may still be possible to continue: 12 after 1.
+// Done reports whether the document is complete. It may still be possible to continue, for example with 2 after the
+// document 1.
 func (s *State) Done() bool {
 	s.lock()
 	defer s.g.mu.Unlock()
@@ -33,7 +34,8 @@ func (s *State) Final() bool {
 }
 
 // Mask fills dst, of at least [Tokens.MaskWords] words, with the tokens that are allowed next: bit id%64 of word id/64.
-// End-of-sequence tokens are among them if the document is complete. After one was accepted the mask is empty.
+// End-of-sequence tokens are among them if the document is complete. After such a token was accepted, the mask is
+// empty.
 func (s *State) Mask(dst []uint64) error {
 	words := s.g.tokens.MaskWords()
 	if len(dst) < words {
@@ -89,7 +91,7 @@ func (s *State) Accept(token int32) error {
 	return nil
 }
 
-// feed advances the state by some bytes. It returns the index of the first byte that is not allowed, or -1.
+// feed advances the state by bytes. It returns the index of the first byte that is not allowed, or -1.
 func (s *State) feed(b []byte) int {
 	s.lock()
 	defer s.g.mu.Unlock()
@@ -103,7 +105,7 @@ func (s *State) feed(b []byte) int {
 	return -1
 }
 
-// lock takes the grammar's lock and moves the state to the current arena, or to a new one if that is full.
+// lock locks the grammar and moves the state to its current arena, or to a new one if that is full.
 func (s *State) lock() {
 	s.g.mu.Lock()
 	s.g.makeRoom()
@@ -113,7 +115,7 @@ func (s *State) lock() {
 	}
 }
 
-// clip shortens a text to the part around a byte.
+// clip returns the part of a text around a byte offset, for error messages.
 func clip(s string, at int) string {
 	const around = 40
 	return s[max(0, at-around):min(len(s), at+around)]

@@ -19,7 +19,7 @@ func Pattern(pattern string, t *Tokens) (*Grammar, error) {
 	return oneLeaf(&textLeaf{patternLeaf{dfa: d, family: t.family("text " + pattern)}}, t), nil
 }
 
-// Choice returns the grammar of texts, not JSON, from a list. Errors are of type [*SchemaError].
+// Choice returns the grammar that accepts each text of a list, not as JSON. Errors are of type [*SchemaError].
 func Choice(list []string, t *Tokens) (*Grammar, error) {
 	var texts []literal
 	for _, text := range list {
@@ -46,9 +46,9 @@ func oneLeaf(l leaf, t *Tokens) *Grammar {
 	return g
 }
 
-// textLeaf accepts a text that an automaton accepts, without quotes and escapes.
+// textLeaf accepts a text that matches an automaton, without quotes and escapes.
 type textLeaf struct {
-	pattern patternLeaf // automaton that reads the bytes of characters
+	pattern patternLeaf // the automaton
 }
 
 func (l *textLeaf) start() uint64 { return packPattern(strBody, 0, 0) }

@@ -11,11 +11,11 @@ type tokenSet struct {
 	ids   []int32
 }
 
-// sparse is the maximum number of tokens of a list. Below it, setting bits one by one is as fast as merging the
-// 129k/64 words of a bitmap.
+// sparse is the maximum number of tokens of a list. For so few, setting single bits is as fast as merging a bitmap of
+// 129k tokens.
 const sparse = 512
 
-// freeze copies a bitmap into the smaller of the two forms.
+// freeze copies a bitmap to a bitmap or a list, whichever is smaller.
 func freeze(words []uint64) *tokenSet {
 	n := 0
 	for _, w := range words {
@@ -45,21 +45,21 @@ func (s *tokenSet) mergeInto(dst []uint64) {
 
 func (s *tokenSet) empty() bool { return s.words == nil && len(s.ids) == 0 }
 
-// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] have the same
-// meaning in every grammar; the others are numbers of leaves of one grammar.
+// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] are the same in
+// every grammar; the others belong to one leaf of one grammar.
 type maskKey struct {
 	family uint32
 	class  uint64
 }
 
 // leafMask is the set of tokens that a leaf state allows: the tokens that it accepts as a whole, and the nodes of the
-// trie where the leaf can end inside a token, so that the following leaves must accept the rest.
+// trie at which the leaf can end inside a token. The following leaves must accept the rest of such a token.
 type leafMask struct {
 	whole *tokenSet
 	exits []exit
 }
 
-// exit is a node of the trie of tokens, or of their shapes, after which the leaf may end, and the leaf's outcome there.
+// exit is a node of the token trie, or of the trie of shapes, after which the leaf may end with the given outcome.
 type exit struct {
 	node  int32
 	tag   int32
@@ -68,16 +68,17 @@ type exit struct {
 
 // bytes returns the approximate memory of a mask in a cache.
 func (m *leafMask) bytes() int {
-	const place = 256 // bytes of its structures and of its entry in a map
+	const place = 256 // bytes of its structures and of its map entry
 	return place + 8*cap(m.whole.words) + 4*cap(m.whole.ids) + 12*cap(m.exits)
 }
 
-// maskCache stores leaf masks up to a number of bytes; the oldest are dropped first. It is safe for concurrent use.
+// maskCache stores leaf masks up to a maximum number of bytes; the oldest masks are dropped first. It is safe for
+// concurrent use.
 type maskCache struct {
 	mu    sync.Mutex
 	masks map[maskKey]*leafMask
 	order []maskKey // keys of the masks, oldest first
-	held  int       // bytes of all masks
+	held  int       // bytes of the stored masks
 	limit int
 }
 

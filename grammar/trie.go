@@ -8,8 +8,8 @@ import (
 // maxTokenBytes is the maximum length of a token, and therefore the depth of a trie.
 const maxTokenBytes = 1 << 12
 
-// trie holds the tokens by their bytes. Nodes are numbered in preorder, so a subtree is a range and skipping one is a
-// jump. Node 0 is the root, the empty text.
+// trie holds the tokens by their bytes. Nodes are numbered in preorder, so a subtree is a range of numbers. Node 0 is
+// the root, whose text is empty.
 type trie struct {
 	label  []byte   // [nodes] last byte of the node's text
 	depth  []uint16 // [nodes] number of bytes of the node's text
@@ -22,7 +22,7 @@ type trie struct {
 func newTrie(ids []int32, text func(int32) []byte) trie {
 	slices.SortStableFunc(ids, func(a, b int32) int { return bytes.Compare(text(a), text(b)) })
 	t := trie{tokens: ids}
-	open := []int32{} // nodes from the root to the node that was added last
+	open := []int32{} // nodes from the root to the last added node
 	add := func(label byte) {
 		node := int32(len(t.label))
 		t.label = append(t.label, label)
@@ -64,7 +64,7 @@ func (t *trie) at(node int32) []int32 { return t.tokens[t.first[node]:t.first[no
 // isLeaf reports whether nothing is below the node.
 func (t *trie) isLeaf(node int32) bool { return t.end[node] == node+1 }
 
-// find returns the node of a text, if there is one.
+// find returns the node of a text; ok is false if there is none.
 func (t *trie) find(text []byte) (node int32, ok bool) {
 	for _, b := range text {
 		k, end := node+1, t.end[node]

@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value that keeps the order of its members: properties are written in the order of the schema.
+// value is a JSON value. Members keep their order, because properties are written in the order of the schema.
 type value struct {
 	kind    valueKind
-	text    string // text of a string; for a number, its spelling
+	text    string // text of a string, or the spelling of a number
 	truth   bool
 	list    []value
 	members []member
-	index   map[string]int // index in members by name, if there are many
+	index   map[string]int // [name] index in members; nil if there are few members
 }
 
 type member struct {
@@ -41,7 +41,7 @@ func (k valueKind) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "an array", "an object"}[k]
 }
 
-// parseValue reads one JSON document. It is strict: no duplicate names, no invalid UTF-8, nothing after the value.
+// parseValue parses one JSON document. Duplicate names, invalid UTF-8 and text after the value are errors.
 func parseValue(data []byte) (value, error) {
 	if len(data) > MaxSchemaBytes {
 		return value{},
@@ -135,7 +135,7 @@ func readMembers(d *json.Decoder, depth int) (value, error) {
 	return v, err
 }
 
-// get returns the member with a name.
+// get returns the member with the given name.
 func (v *value) get(name string) (*value, bool) {
 	if v.index != nil {
 		i, ok := v.index[name]

@@ -11,16 +11,17 @@ import (
 type Vocabulary interface {
 	// Size returns the number of ids; they are 0 to Size-1.
 	Size() int
-	// Bytes returns the text of a token, which need not be whole characters. It may be empty for ids without text.
+	// Bytes returns the text of a token, which may begin or end inside a UTF-8 character. It is empty for ids without
+	// text.
 	Bytes(id int32) []byte
-	// IsSpecial reports whether an id must never appear inside constrained text, such as a control token.
+	// IsSpecial reports whether an id, such as a control token, must never be part of constrained text.
 	IsSpecial(id int32) bool
 	// EOS returns the ids that end a sequence. They are allowed when the document is complete.
 	EOS() []int32
 }
 
-// Tokens is a vocabulary prepared for masking: a trie over the bytes of all tokens, and the masks that every grammar
-// shares. Build it once per tokenizer; it is safe for concurrent use.
+// Tokens is a vocabulary prepared for masking: a trie over the bytes of all tokens, and the masks that all grammars
+// share. One Tokens per tokenizer is enough; it is safe for concurrent use.
 type Tokens struct {
 	size   int
 	text   []byte  // bytes of all tokens
@@ -41,8 +42,8 @@ type Tokens struct {
 
 // NewTokens prepares a vocabulary. It takes a fraction of a second for 129k tokens.
 //
-// Every byte that JSON's own syntax needs must have its own token, so that no document reaches a dead end. If the 64
-// continuation bytes of UTF-8 are not all tokens, tokens with parts of characters are excluded, for the same reason.
+// Every byte of JSON's syntax must be a token, so that every document can be completed. If the 64 continuation bytes of
+// UTF-8 are not all tokens, tokens that end inside a character are excluded for the same reason.
 func NewTokens(v Vocabulary) (*Tokens, error) {
 	n := v.Size()
 	if n < 1 || n > 1<<24 {
@@ -94,8 +95,7 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	return t, nil
 }
 
-// warm computes the masks inside strings and property names, which are the widest, before the first document needs
-// them.
+// warm computes the masks inside strings and property names before the first request, because they take the longest.
 func (t *Tokens) warm(leaves ...leaf) {
 	for _, l := range leaves {
 		q, _ := l.step(l.start(), '"')
@@ -103,13 +103,13 @@ func (t *Tokens) warm(leaves ...leaf) {
 	}
 }
 
-// maxFamilyBytes limits the memory of the patterns that are stored by text, each of which takes familyPlace more bytes.
+// maxFamilyBytes is the maximum memory of stored patterns. Each takes its text and familyPlace more bytes.
 const (
 	maxFamilyBytes = 1 << 20
 	familyPlace    = 96
 )
 
-// family returns the number under which masks of a pattern are shared by all grammars of the vocabulary.
+// family returns the number of a pattern, by which all grammars of the vocabulary share its masks.
 func (t *Tokens) family(pattern string) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +117,7 @@ func (t *Tokens) family(pattern string) uint32 {
 	if !ok {
 		n := len(pattern)*9/8 + familyPlace
 		if t.families == nil || t.familyBytes+n > maxFamilyBytes {
-			t.families = map[string]uint32{} // numbers are never reused, so masks of old families are dropped by age
+			t.families = map[string]uint32{} // numbers are not reused; unused masks become the oldest in the cache
 			t.familyBytes = 0
 		}
 		t.familyBytes += n

@@ -1,12 +1,12 @@
 package kernel
 
-// AcceptArgs writes words that depend on the number of accepted drafts of a sequence: Out[place] becomes the word for
-// that number. Draft i is accepted if all drafts before it are accepted and the token that the target chose at its
-// position, Tokens[first+i], is in the draft's range. A negative place -1-p stands for position p, which becomes the
-// token that the target chose after the accepted drafts, Tokens[first+accepted].
+// AcceptArgs counts the accepted drafts of each sequence and writes words that depend on this count: Out[place] = the
+// word for the count. Draft i is accepted if all drafts before it are accepted and the target's token at its position,
+// Tokens[first+i], is in the draft's range. For a negative place -1-p, Out[p] = Tokens[first+count], the target's token
+// after the accepted drafts.
 type AcceptArgs struct {
 	Out    Tensor // i32 [1, n]
-	Tokens Tensor // i32 [T, 1]
+	Tokens Tensor // i32 [T, 1]: tokens that the target chose
 	// Drafts is i32 [S, 1+2*D], contiguous: for each sequence its first token index, then the lowest and the highest
 	// token of each of D drafts. A lowest token above the highest means that there is no such draft, or that it is
 	// never accepted.
@@ -15,7 +15,7 @@ type AcceptArgs struct {
 	Words Tensor
 }
 
-// Accepter compares drafts with the target's choices, and writes the words that depend on the result.
+// Accepter compares drafts with the target's tokens, and writes the words that depend on the result.
 type Accepter interface{ Accept(AcceptArgs) error }
 
 // Name returns the name of the operation.

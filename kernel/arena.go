@@ -2,10 +2,9 @@ package kernel
 
 import "math"
 
-// Arena allocates the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena
-// that only measures, reads from High how many bytes the pass needs, and compares them with the size of the buffer.
-// The result of Take depends only on the calls since the last Reset, so that equal passes have their tensors at equal
-// addresses.
+// Arena allocates the tensors of a forward pass from one buffer of fixed size. To find the size of a pass, a caller
+// takes its tensors from an arena without memory (MeasureArena) and reads High. The result of Take depends only on the
+// calls since the last Reset, so that equal passes have their tensors at equal addresses.
 type Arena struct {
 	buf      Buffer
 	at, high int64
@@ -14,7 +13,7 @@ type Arena struct {
 // arenaAlign is the alignment of tensors in bytes: enough for every GPU access, and a multiple of a cache line.
 const arenaAlign = 256
 
-// NewArena allocates an arena.
+// NewArena allocates an arena with a buffer of the given size in bytes.
 func NewArena(mem Memory, bytes int64) (*Arena, error) {
 	b, err := mem.Alloc(bytes)
 	if err != nil {
@@ -34,11 +33,11 @@ func (unbacked) Len() int64 { return math.MaxInt64 }
 // Bytes returns the size of the arena.
 func (a *Arena) Bytes() int64 { return a.buf.Len() }
 
-// High returns the maximum memory that was taken at once. If it is above Bytes, tensors beyond the end must not be
-// used.
+// High returns the maximum number of bytes that were taken at the same time. If it is above Bytes, tensors beyond the
+// end of the buffer must not be used.
 func (a *Arena) High() int64 { return a.high }
 
-// Fits reports whether all tensors taken so far are inside the arena's buffer.
+// Fits reports whether all tensors taken since the last Forget are inside the arena's buffer.
 func (a *Arena) Fits() bool { return a.high <= a.Bytes() }
 
 // Take returns a contiguous tensor. Its contents are undefined.
@@ -61,14 +60,13 @@ func (a *Arena) Over(b Buffer) *Arena {
 	return &c
 }
 
-// Follow continues at the current position of an arena that Over returned.
+// Follow sets the position of the arena to that of an arena that Over returned.
 func (a *Arena) Follow(b *Arena) { a.at, a.high = b.at, max(a.high, b.high) }
 
-// Mark returns the current position, for Reset: tensors taken after the mark share memory with tensors taken after
-// the Reset.
+// Mark returns the current position, for Reset.
 func (a *Arena) Mark() int64 { return a.at }
 
-// Reset frees the tensors taken since a mark.
+// Reset frees the tensors taken since a mark: their memory is used again by later calls of Take.
 func (a *Arena) Reset(mark int64) { a.at = mark }
 
 // Forget resets the high mark to the current position, after a pass that did not fit.

@@ -2,7 +2,7 @@ package kernel
 
 import "sparrow/layout"
 
-// SparseArgs is attention of absorbed queries over selected cache rows: p = softmax over valid i of Scale *
+// SparseArgs is attention of queries in latent space over selected cache rows: p = softmax over valid i of Scale *
 // Q[r,h]·row(Indices[r,i]), Out[r,h] = sum of p_i * row_i[:512]. Entries below zero are not valid, entries beyond
 // Lens[r] are not read. A row without a valid entry gives zeros, LSE +inf, Max -inf.
 type SparseArgs struct {
@@ -12,12 +12,12 @@ type SparseArgs struct {
 	Q       Tensor // activation [R, Heads*576], or [R, Heads*512] over layouts without a rotated part
 	Pool    Pool   // any main layout; gathered rows are a pool of one page
 	Indices Tensor // i32 [R, K]: slots of the pool
-	Lens    Tensor // i32 [R, 1]: how many leading entries count
+	Lens    Tensor // i32 [R, 1]: number of leading entries of a row of Indices that are read
 	Heads   int
 	Scale   float32
-	// SplitKeys is the number of keys after which a device with many processors divides a row's keys among them: a
-	// multiple of 64, or 0 to keep rows whole. It changes the order of sums, so callers that compare rows bit by bit
-	// use one value for all of these rows. Other devices ignore it.
+	// SplitKeys is the number of keys after which a row is cut into parts for several processors: a multiple of 64, or
+	// 0 for no cuts. It changes the order of sums, so rows are bitwise equal only if they have the same SplitKeys.
+	// Other devices ignore it.
 	SplitKeys int
 }
 
@@ -50,15 +50,15 @@ func (a SparseArgs) Check() error {
 	return c.err
 }
 
-// DenseArgs is causal attention over expanded keys and values. Row r sees keys Start[r] .. Start[r]+Lens[r]-1 of KV
-// and Rope: p = softmax of Scale * (Q[r,h,:Nope]·K[s,h] + Q[r,h,Nope:]·Rope[s]), Out[r,h] = sum of p_s * V[s,h].
+// DenseArgs is causal attention over expanded keys and values. Row r attends to rows Start[r] .. Start[r]+Lens[r]-1 of
+// KV and Rope: p = softmax of Scale * (Q[r,h,:Nope]·K[s,h] + Q[r,h,Nope:]·Rope[s]), Out[r,h] = sum of p_s * V[s,h].
 type DenseArgs struct {
 	Out   Tensor // activation [R, Heads*V]
 	Q     Tensor // activation [R, Heads*(Nope+Rope)], rotated
 	KV    Tensor // activation [N, Heads*(Nope+V)]: rows of the up-projection, per head keys then values
 	Rope  Tensor // activation [N, 64]: rotated, shared by all heads
-	Start Tensor // i32 [R, 1]
-	Lens  Tensor // i32 [R, 1]
+	Start Tensor // i32 [R, 1]: first row of KV and Rope that the row reads
+	Lens  Tensor // i32 [R, 1]: number of rows of KV and Rope that the row reads
 	Dims  LatentDims
 	Scale float32
 }

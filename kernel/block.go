@@ -1,8 +1,8 @@
 package kernel
 
-// BlockMaxArgs finds the largest score of every block of Size neighbouring keys: the first level of a selection of
-// DeepSeek-V4.1 (v41 spec, 2.4). The block that holds the newest key is always kept: its value is +Inf. Rows with
-// Lens[r] <= SkipUpTo, which were not scored, are not written.
+// BlockMaxArgs finds the largest score of every block of Size adjacent keys: the first level of a selection of
+// DeepSeek-V4.1 (v41 spec, 2.4). The value of the block with the newest key is +Inf, so that it is always selected.
+// Rows of Out with Lens[r] <= SkipUpTo have no scores and are not written.
 type BlockMaxArgs struct {
 	Out      Tensor // f32 [R, at least the largest number of blocks of a row]
 	Scores   Tensor // f32 [R, at least the largest length in Lens]

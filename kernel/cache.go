@@ -16,10 +16,10 @@ func (p Pool) Pages() int { return p.Mem.Rows }
 // Slots returns the number of token rows in the pool.
 func (p Pool) Slots() int { return p.Mem.Rows * p.PageTokens }
 
-// paged is the part of a layout that the checks use.
+// paged is a layout; PageBytes returns the bytes of a page with the given number of tokens.
 type paged interface{ PageBytes(tokens int) int }
 
-// pool checks the memory of a pool against its layout; err is the reason if the operation does not support the layout.
+// pool checks the memory of a pool against its layout; err is not nil if the operation does not support the layout.
 func (c *checker) pool(name string, p Pool, l paged, err error) {
 	switch {
 	case c.err != nil:
@@ -48,14 +48,14 @@ type StoreArgs struct {
 	// KV is the output of kv_a_proj, latent then rope, neither normalised nor rotated: activation [T, 576], or [T, 512]
 	// in layouts without a rotated part.
 	KV     Tensor
-	Norm   Tensor // f32 or bf16 [1, 512]
+	Norm   Tensor // f32 or bf16 [1, 512]: weights of the RMSNorm of the latent part
 	Eps    float32
 	Angles Tensor // f32 [T, 64]; not given in layouts without a rotated part
-	Slots  Tensor // i32 [T, 1]
+	Slots  Tensor // i32 [T, 1]: slot of the row in the pool, below zero: padding
 	Pool   Pool
 }
 
-// RowStore writes latent rows.
+// RowStore writes latent rows to the cache.
 type RowStore interface{ StoreRows(StoreArgs) error }
 
 // Name returns the name of the operation.
@@ -172,7 +172,7 @@ func (a IndexGatherArgs) Check() error {
 type ConvertArgs struct {
 	Out   Pool   // FP8Row656, at least n pages
 	In    Pool   // FP8Row576
-	Pages Tensor // i32 [n, 1]
+	Pages Tensor // i32 [n, 1]: page numbers in In
 }
 
 // PageConverter converts pages between layouts.

@@ -2,11 +2,11 @@ package kernel
 
 import "fmt"
 
-// checker keeps the first problem of an operation's arguments and names the argument. If there is no problem, it
-// formats no text, because operations are checked many times a step and a step must not allocate.
+// checker keeps the first error in an operation's arguments, with the name of the argument. Without an error it
+// allocates nothing, because operations are checked many times in a step.
 type checker struct {
 	op  string
-	of  string // name of the weight or pool a part of which is being checked
+	of  string // name of the weight or pool whose part is being checked
 	err error
 }
 

@@ -17,7 +17,7 @@ type Member struct {
 	Rank  int
 	Ranks int        // number of ranks; 0 and 1 mean that the device runs alone
 	Comm  Collective // nil for a device that runs alone
-	// Requests reports that attention is divided by requests: each rank has all heads, and the pages of some sequences.
+	// Requests means that attention is divided by requests: each rank has all heads, and the pages of some sequences.
 	// Otherwise it is divided by heads, and each rank has all pages.
 	Requests bool
 	// Beats counts the rank's operations, so that other ranks can check whether it makes progress; nil for a single
@@ -34,7 +34,7 @@ func (m Member) Heads() Member {
 	return m
 }
 
-// Count returns the number of ranks, at least 1.
+// Count returns the number of ranks; 1 for a device that runs alone.
 func (m Member) Count() int { return max(m.Ranks, 1) }
 
 // Share returns the rank's range of n items that are divided equally among the ranks.
@@ -43,7 +43,7 @@ func (m Member) Share(n int) (first, last int) {
 	return m.Rank * each, (m.Rank + 1) * each
 }
 
-// Part returns the share as a Part: the zero Part for a device that runs alone.
+// Part returns the rank's share of n items as a Part; for a device that runs alone it is the zero Part.
 func (m Member) Part(n int) Part {
 	if m.Count() == 1 {
 		return Part{}
@@ -65,7 +65,7 @@ func (p Part) Local(i, n int) (int, bool) {
 // Valid reports whether i is the number of an item of any rank, if this rank has n items.
 func (p Part) Valid(i, n int) bool { return i >= 0 && i < max(p.Of, n) }
 
-// check reports a part whose n items do not lie within 0 and Of.
+// check records an error if the part's n items are not within 0 to Of.
 func (p Part) check(c *checker, n int) {
 	if p != (Part{}) && (p.First < 0 || p.First+n > p.Of) {
 		c.fail("the part has %d items from number %d on, but all ranks together have %d items", n, p.First, p.Of)
@@ -73,8 +73,8 @@ func (p Part) check(c *checker, n int) {
 }
 
 // Collective moves rows between ranks. Every rank calls the same operations in the same order with tensors of equal
-// shape; an operation is ordered with the other operations of its rank. Sums are added in the order of the ranks, so
-// all ranks get bitwise equal results. An error of a Collective concerns all ranks and names the rank that caused it.
+// shape; an operation runs in order with the other operations of its rank. Sums are added in the order of the ranks, so
+// all ranks get bitwise equal results. An error is returned on all ranks and names the rank that caused it.
 type Collective interface {
 	AllReduce(AllReduceArgs) error
 	AllGather(AllGatherArgs) error
@@ -91,7 +91,7 @@ type Peer interface {
 	Peers(all []Device, timeout time.Duration) ([]Collective, error)
 }
 
-// AllReduceArgs replaces X on every rank by the sum of all ranks' X.
+// AllReduceArgs replaces X on every rank by the sum of X over all ranks.
 type AllReduceArgs struct {
 	X Tensor // activation or f32 [T, n], without gaps between rows
 }
@@ -164,7 +164,8 @@ func (a BroadcastArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// ShareArgs copies the rows of all ranks to every rank: rows Bounds[r] to Bounds[r+1] of X belong to rank r.
+// ShareArgs copies rows between ranks, so that every rank has all rows of X: rows Bounds[r] to Bounds[r+1] are copied
+// from rank r.
 type ShareArgs struct {
 	X      Tensor // any type [T, n]
 	Bounds []int  // [ranks+1], from 0 to T
@@ -189,8 +190,8 @@ func (a ShareArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// Rows returns rows [from, to) of a weight whose other rows are on other ranks. Unlike the rows of Slice, they may
-// begin inside a block of scales.
+// Rows returns rows [from, to) of a weight whose other rows are on other ranks. Unlike in Slice, the first row may be
+// inside a block of scales.
 func (w Weight) Rows(from, to int) (Weight, error) {
 	if err := within("rows", from, to, w.Out()); err != nil {
 		return Weight{}, err
@@ -207,8 +208,8 @@ func (w Weight) Rows(from, to int) (Weight, error) {
 	return w, nil
 }
 
-// Columns returns columns [from, to) of a weight whose other columns are on other ranks: whole elements, and whole
-// blocks of scales or a part of one block.
+// Columns returns columns [from, to) of a weight whose other columns are on other ranks. The range has whole elements,
+// and either whole blocks of scales or a part of one block.
 func (w Weight) Columns(from, to int) (Weight, error) {
 	if err := within("columns", from, to, w.In()); err != nil {
 		return Weight{}, err
@@ -233,7 +234,7 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 	return w, nil
 }
 
-// PaddedRows is like Rows for a weight with zeros after its last row; the padding rows have their own memory.
+// PaddedRows is like Rows, but rows after the last row of the weight are zeros, in newly allocated memory.
 func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	n := w.Out()
 	if to <= n {
@@ -263,7 +264,8 @@ func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// PaddedColumns is like Columns for a weight with zeros after its last column; it has its own memory.
+// PaddedColumns is like Columns, but columns after the last column of the weight are zeros. The result is newly
+// allocated.
 func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	n, values := w.In(), w.Data.DType.Values()
 	if to <= n {

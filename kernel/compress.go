@@ -2,9 +2,10 @@ package kernel
 
 import "sparrow/layout"
 
-// CompressArgs turns groups of tokens into entries (v4 spec, 2.4). Every token has a raw row: a value and a gate for
-// each channel; with Overlap the row has two halves, the first for the group after the token's group, the second for
-// the token's group. Entry e is, channel by channel, a sum over its slots s weighted by the softmax of gate + APE:
+// CompressArgs compresses each group of tokens to one entry (v4 spec, 2.4). Every token has a raw row: a value and a
+// gate for each channel. With Overlap the row has two halves: the first is used for the entry of the next group, the
+// second for the entry of the token's own group. Each channel of entry e is a sum of values over slots s, weighted by
+// the softmax of gate + APE:
 //
 //	without overlap: Ratio slots,   slot s reads row Sources[e,s], whole,            with APE[s]
 //	with overlap:    2*Ratio slots, slot s < Ratio reads the first half with APE[s], the others the second half with
@@ -17,7 +18,7 @@ type CompressArgs struct {
 	Values  Tensor // f32 [T, halves*dim]: raw rows of this step
 	Gates   Tensor // f32 [T, halves*dim]
 	State   Tensor // f32 [rows, 2*halves*dim]: raw rows of earlier steps
-	APE     Tensor // f32 [Ratio, halves*dim]
+	APE     Tensor // f32 [Ratio, halves*dim]: bias of the gates by position in the group
 	Sources Tensor // i32 [n, halves*Ratio]
 	Ratio   int
 	Overlap bool
@@ -31,7 +32,7 @@ func (a *CompressArgs) Halves() int {
 	return 1
 }
 
-// Compressor computes compressed entries, each a weighted sum over the raw rows of a group of tokens.
+// Compressor compresses groups of tokens to entries.
 type Compressor interface{ Compress(CompressArgs) error }
 
 // Name returns the name of the operation.
@@ -60,7 +61,7 @@ func (a CompressArgs) Check() error {
 type PutArgs struct {
 	Out  Tensor // activation or f32 [N, w]; i32 if X is i32
 	X    Tensor // activation, f32 or i32 [n, w]
-	Rows Tensor // i32 [n, 1]
+	Rows Tensor // i32 [n, 1]: positions in Out
 }
 
 // RowPutter writes rows to given positions.
@@ -110,9 +111,9 @@ func (a EntryStoreArgs) Check() error {
 	return c.err
 }
 
-// KeyStoreArgs writes indexer keys made by a compressor: RMSNorm, rotation of the last 64 values (interleaved),
+// KeyStoreArgs writes indexer keys that Compress computed: RMSNorm, rotation of the last 64 values (interleaved),
 // optional Hadamard rotation, quantisation by the layout with scales that are not rounded to powers of two. A slot
-// below zero writes nothing. Finished keys are stored unchanged: Norm and Angles are not given.
+// below zero writes nothing. If Norm and Angles are not given, keys are neither normalised nor rotated.
 type KeyStoreArgs struct {
 	Keys     Tensor // activation [n, 128]
 	Norm     Tensor // f32 [1, 128]; optional
@@ -146,7 +147,6 @@ func (a KeyStoreArgs) Check() error {
 	return c.err
 }
 
-// entryPool checks a pool of V4 entries.
 func (c *checker) entryPool(name string, p Pool) {
 	l, err := layout.V4Of(p.Layout)
 	c.pool(name, p, l, err)

@@ -5,7 +5,7 @@ type EmbedArgs struct {
 	Out   Tensor // activation [T, hidden]
 	Table Matrix // [vocabulary, hidden], LookedUp or Tied
 	IDs   Tensor // i32 [T, 1]
-	Part  Part   // range of vocabulary rows in Table, if ranks share the vocabulary
+	Part  Part   // range of the vocabulary whose rows are in Table, if ranks divide the vocabulary
 }
 
 // Embedder looks up embeddings.
@@ -87,7 +87,7 @@ type TakeArgs struct {
 	Rows Tensor // i32 [n, 1]
 }
 
-// RowTaker picks rows, such as the last row of each request before the vocabulary product.
+// RowTaker copies chosen rows, for example the rows whose logits are computed.
 type RowTaker interface{ Take(TakeArgs) error }
 
 // Name returns the name of the operation.
@@ -129,7 +129,7 @@ func (a GateArgs) Check() error {
 	return c.err
 }
 
-// limit checks a clamp of activations.
+// limit checks the limit v to which activations are clamped.
 func (c *checker) limit(v float32) {
 	if !(v >= 0) {
 		c.fail("the limit is %v, want a positive number, or 0 for none", v)

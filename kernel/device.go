@@ -7,7 +7,7 @@ type Memory interface {
 	// Alloc returns zeroed memory.
 	Alloc(bytes int64) (Buffer, error)
 	Free(Buffer)
-	// Write copies src to the start of dst, which must be contiguous.
+	// Write copies src to the start of the contiguous tensor dst.
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
 	Read(dst []byte, src Tensor) error
@@ -18,8 +18,8 @@ type Memory interface {
 	Sync() error
 }
 
-// Machine is the part of a device, or of several devices that run a model together, that callers need to start passes:
-// memory, and copying rows inside it. One goroutine uses it at a time.
+// Machine is a device, or several devices that run a model together, as callers need it to start passes: memory, and
+// copies of rows inside this memory. One goroutine uses it at a time.
 type Machine interface {
 	Memory
 	Copier
@@ -40,7 +40,7 @@ type Device interface {
 	Preparer
 	// Do runs an operation whose arguments were checked.
 	Do(Op) error
-	// Operations that callers also run on their own, without a list.
+	// Operations that callers also run directly, outside a list of operations.
 	RowPutter
 	Accepter
 }
@@ -95,7 +95,7 @@ func IsAsynchronous(d Machine) bool {
 	return ok && a.Asynchronous()
 }
 
-// DryRunner is a device for which loading and passes can be tried without allocating memory.
+// DryRunner is a device that can measure the memory of a model without allocating it.
 type DryRunner interface {
 	// DryRun returns a device of the same kind that computes nothing. Its memory has addresses and no contents,
 	// prepared weights are never read, and allocations beyond the free memory succeed. After a model was loaded on it,
@@ -109,7 +109,7 @@ type Event interface {
 	Wait() error
 }
 
-// Done is an event of finished work.
+// Done is an event for work that has already ended.
 type Done struct{}
 
 // Wait returns at once.
@@ -142,8 +142,8 @@ func WriteF32(m Memory, dst Tensor, src []float32) error {
 	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
 }
 
-// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst. Without elements the event marks the end
-// of everything enqueued before.
+// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst. If dst is empty, nothing is copied, and
+// the event waits for everything enqueued before.
 func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	if len(dst) == 0 {
 		return m.Fetch(nil, src)

@@ -8,9 +8,9 @@ import (
 	"sparrow/internal/num"
 )
 
-// Drawn represents random values that are not stored in a file: benchmark weights, and the rows of their caches. The
-// values are close to a normal distribution. Value i depends only on the seed and on i, and is bitwise equal on every
-// device.
+// Drawn represents random values that are generated instead of read from a file: weights for benchmarks, and cached
+// rows. The values are close to a normal distribution. Value i depends only on the seed and on i, and is bitwise equal
+// on every device.
 type Drawn struct {
 	Seed         uint64
 	Mean, Spread float32 // mean and standard deviation
@@ -21,21 +21,20 @@ type Drawn struct {
 // memory.
 func (d Drawn) Len() int64 { return d.Bytes }
 
-// Drawer is a device that can fill its memory with random values. Its Prepare and PrepareExperts accept weights, and
-// parts of weights, whose buffers are Drawn or [Repeated]. These weights start at offset 0 and have no gaps between
-// rows.
+// Drawer is a device that can fill its memory with random values. Its Prepare and PrepareExperts accept weights whose
+// buffers are Drawn or [Repeated]. Such weights start at offset 0 and have no gaps between rows.
 type Drawer interface {
-	// Draw fills a tensor of f32, bf16 or e4m3 with an even number of columns. Value i is the i-th of the tensor, row
-	// after row.
+	// Draw fills a tensor of f32, bf16 or e4m3 with an even number of columns. Value i of Drawn becomes element i of
+	// the tensor, counted row by row.
 	Draw(Tensor, Drawn) error
 }
 
-// Mean and variance of the sum of four random bytes, each of variance (256*256-1)/12.
+// Mean and standard deviation of the sum of four random bytes, each of variance (256*256-1)/12.
 const bellMean = 4 * 255 / 2
 
 var bellSpread = math.Sqrt(4 * (256*256 - 1) / 12.0)
 
-// Step returns the difference between two neighbouring values.
+// Step returns the difference between adjacent possible values.
 func (d Drawn) Step() float32 { return float32(float64(d.Spread) / bellSpread) }
 
 // Value returns the value with number i.

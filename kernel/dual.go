@@ -9,16 +9,16 @@ type Stream struct {
 	Lens    Tensor // i32 [R, 1]: number of leading entries of a row that are read
 }
 
-// Given reports whether the stream was set at all.
+// Given reports whether the stream is set.
 func (s Stream) Given() bool { return s.Pool.Mem.Given() }
 
-// DualArgs is V4 attention over a window and, if the layer has one, a compressed stream, with one softmax over
-// both (v4 spec, 2.2, 4.1):
+// DualArgs is V4 attention over the window entries and, in layers that have them, the compressed entries, with one
+// softmax over both (v4 spec, 2.2, 4.1):
 //
 //	p = exp(Scale * Q[r,h]·v_i - M), Out[r,h] = sum of p_i * v_i / (sum of p_i + exp(Sinks[h] - M))
 //
 // over the valid entries of the window, in their order, and then of the extra stream. A row without a valid entry
-// gives zeros. LSE leaves the sink out, and is +inf for such a row.
+// gives zeros. LSE does not include the sink, and is +inf for such a row.
 type DualArgs struct {
 	Out    Tensor // activation [R, Heads*512]
 	LSE    Tensor // f32 [R, Heads], natural logarithm, without the sink; optional
@@ -29,8 +29,8 @@ type DualArgs struct {
 	Heads  int
 	Scale  float32
 	// MostExtra is the maximum number of columns of the extra stream's indices over all calls; 0 if all calls have as
-	// many columns as this call. A device may divide sums by it, but not by the number of columns of this call, which
-	// depends on the other rows of the batch.
+	// many columns as this call. A device may cut sums at positions that depend on it, but not on the number of columns
+	// of this call, which depends on the other rows of the batch.
 	MostExtra int
 }
 
@@ -88,13 +88,13 @@ type FlatArgs struct {
 	Q       Tensor // activation [R, Heads*512], rotated
 	KV      Tensor // f32 or bf16 [n, 512]
 	Indices Tensor // i32 [R, W]: rows of KV
-	Lens    Tensor // i32 [R, 1]
+	Lens    Tensor // i32 [R, 1]: number of leading entries of a row that are read
 	Sinks   Tensor // f32 [1, Heads]
 	Heads   int
 	Scale   float32
 }
 
-// FlatAttender computes V4 attention over a workspace.
+// FlatAttender computes V4 attention over gathered entries.
 type FlatAttender interface{ FlatAttend(FlatArgs) error }
 
 // Name returns the name of the operation.
@@ -120,7 +120,7 @@ type UnpackArgs struct {
 	Pool  Pool
 }
 
-// Unpacker collects entries of a paged pool into a workspace.
+// Unpacker gathers entries of a paged pool in a contiguous tensor.
 type Unpacker interface{ Unpack(UnpackArgs) error }
 
 // Name returns the name of the operation.
@@ -148,11 +148,11 @@ const CombineWidth = 128
 // Indices below zero stay -1 whatever the base. Lens[r] is the sum of the two lengths, each clamped to its row.
 type CombineArgs struct {
 	Out        Tensor // i32 [R, W], W a multiple of 128 that holds both rows
-	Lens       Tensor // i32 [R, 1]
-	Window     Tensor // i32 [R, Kw]
+	Lens       Tensor // i32 [R, 1]: number of indices of the row in Out
+	Window     Tensor // i32 [R, Kw]: indices of window entries
 	WindowLens Tensor // i32 [R, 1]
 	WindowBase Tensor // i32 [R, 1]
-	Extra      Tensor // i32 [R, Ke]; not given for layers without compressed entries
+	Extra      Tensor // i32 [R, Ke]: indices of compressed entries; not given if the layer has none
 	ExtraLens  Tensor // i32 [R, 1]
 	ExtraBase  Tensor // i32 [R, 1]
 }

@@ -1,7 +1,7 @@
 package kernel
 
-// Table is a table of rows that are looked up by number, in host memory or mapped from a file: plain floats, or e4m3
-// with a power-of-two scale for every 32 values of a row.
+// Table is a table whose rows are looked up by number. It is in host memory or mapped from a file. Values are floats
+// without scales, or e4m3 with a power-of-two scale for every 32 values of a row.
 type Table struct {
 	Values Tensor // f32, bf16 or e4m3 [rows, dim]
 	Scales Tensor // e8m0 [rows, dim/32]; given only with e4m3
@@ -14,15 +14,15 @@ const TableScale = 32
 // TableArgs looks rows up and concatenates them: Out[t] = Table[IDs[t,0]], Table[IDs[t,1]], ...
 type TableArgs struct {
 	Out   Tensor // activation [T, n*dim]
-	Table *Table // a pointer, so that the table stays in host memory if a device passes operations to another device
-	IDs   Tensor // i32 [T, n]
+	Table *Table // a pointer, because Replace must not replace the table's tensors
+	IDs   Tensor // i32 [T, n]: row numbers
 }
 
 // TableReader looks up rows of tables.
 type TableReader interface{ ReadTable(TableArgs) error }
 
-// TablePreparer is a device that reads tables in host memory itself. PrepareTable makes a table readable for it, before
-// passes run.
+// TablePreparer is a device that reads tables in host memory itself. PrepareTable is called before passes run, to make
+// a table readable by the device.
 type TablePreparer interface{ PrepareTable(*Table) error }
 
 // Name returns the name of the operation.

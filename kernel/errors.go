@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrArgument is wrapped by every error about an operation's arguments: a shape, type or range that the operation
-// cannot take.
+// ErrArgument is wrapped by every error about an operation's arguments: a shape, type or range that the operation does
+// not support.
 var ErrArgument = errors.New("kernel: bad argument")
 
 // ErrUnsupported is wrapped when an implementation does not support a request, such as a layout or an element type.

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// A block of a matrix of e2m1, 128 rows by 128 columns, can be folded if its e8m0 scales are within 14 binades: e4m3
-// represents every value of e2m1 times 2^-8 to 2^6, so a value times its scale is exactly an e4m3 code times one
-// scale of the block. Such matrices may be multiplied as e4m3, with rows that are quantised per 128 columns.
+// A block of a matrix of e2m1, 128 rows by 128 columns, can be folded if its e8m0 scales differ by a factor of at most
+// 2^14. e4m3 represents every value of e2m1 times 2^-8 to 2^6, so each value times its scale is exactly an e4m3 code
+// times one scale of the block. Such matrices may be multiplied as e4m3, with rows that are quantised per 128 columns.
 
 const (
 	foldSide    = 128
@@ -16,8 +16,8 @@ const (
 	scaleNaN    = 255 // e8m0 code of NaN
 )
 
-// Fold reports whether all matrices are e2m1 in groups of 32 and all their blocks fold. It reads the scales with all
-// cores. Matrices whose scales are Repeated buffers with the same Pattern are checked once.
+// Fold reports whether all matrices are e2m1 in groups of 32 and all their blocks can be folded. It reads the scales
+// with all cores. Matrices whose scales are Repeated buffers with the same Pattern are checked once.
 func (w *ExpertWeights) Fold() bool {
 	all := slices.Concat(w.Gate, w.Up, w.Down)
 	if slices.ContainsFunc(all, func(w Weight) bool { return !w.inGroups() }) {
@@ -39,7 +39,7 @@ func (w *ExpertWeights) Fold() bool {
 	return parts > 0 && !slices.Contains(folds, false)
 }
 
-// Folds reports whether the matrix is e2m1 in groups of 32 and all its blocks fold.
+// Folds reports whether the matrix is e2m1 in groups of 32 and all its blocks can be folded.
 func (w Weight) Folds() bool { return w.inGroups() && w.folds() }
 
 // foldGroups is the number of scales of one row of a block.
@@ -51,8 +51,7 @@ func (w Weight) inGroups() bool {
 		w.BlockCols == foldSide/foldGroups && w.SkipRows == 0
 }
 
-// onePattern returns the matrices without those whose scales are Repeated buffers with the Pattern of an earlier
-// matrix.
+// onePattern removes matrices whose scales are Repeated buffers with the same Pattern as an earlier matrix.
 func onePattern(all []Weight) []Weight {
 	seen := map[*byte]bool{}
 	return slices.DeleteFunc(all, func(w Weight) bool {
@@ -67,7 +66,7 @@ func onePattern(all []Weight) []Weight {
 	})
 }
 
-// folds reports whether all blocks of a matrix in groups fold.
+// folds reports whether all blocks can be folded, for a matrix that inGroups accepts.
 func (w *Weight) folds() bool {
 	const groups = foldGroups
 	s := w.Scale

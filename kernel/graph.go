@@ -15,16 +15,16 @@ type Graph interface {
 	Launches() int
 	// Bytes returns the memory of the graph on the device.
 	Bytes() int64
-	// Stale reports that memory of the device was freed since the pass was recorded. The graph may use that memory and
-	// must not be launched.
+	// Stale reports whether memory of the device was freed after the pass was recorded. If so, the graph must not be
+	// launched, because it may use this memory.
 	Stale() bool
 	Close() error
 }
 
-// Reserver is a device whose operations use memory that is not among their arguments.
+// Reserver is a device whose operations use scratch memory in addition to their arguments.
 type Reserver interface {
-	// Reserve allocates the memory that the operations of a pass use, and runs none of these operations. Afterwards
-	// neither this pass nor a smaller pass allocates memory.
+	// Reserve allocates the scratch memory of the operations of a pass, without running them. Afterwards neither this
+	// pass nor a smaller pass allocates memory.
 	Reserve(pass func() error) error
 	// Reserved returns the size in bytes of the memory allocated by Reserve.
 	Reserved() int64
@@ -32,8 +32,8 @@ type Reserver interface {
 
 // Joiner is a device that multiplies rows by several matrices in one launch, if Join was called with these matrices.
 type Joiner interface {
-	// Join announces that Project will multiply one set of rows by these matrices, in this order, into adjacent columns
-	// of its outputs, or that Multiply will multiply adjacent columns of one tensor, each by its own matrix. Each
+	// Join prepares matrices for products in one launch: Project multiplies the same rows by these matrices, in this
+	// order, into adjacent columns; or Multiply multiplies adjacent columns of one tensor, each by its own matrix. Each
 	// matrix can still be used alone and in other products, with bitwise equal results. Matrices that cannot be joined
 	// are not changed.
 	Join(...Matrix) error

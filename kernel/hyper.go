@@ -1,37 +1,36 @@
 package kernel
 
 // Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored in adjacent columns, [T,
-// n*hidden]. A site reads one mixture of the streams, runs a sublayer, and writes the sublayer's output back into all
-// streams.
+// n*hidden]. A sublayer reads a weighted sum of the streams, and its output is added to all streams.
 
-// HyperPreArgs reads the mixture of one site. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m = Mix[t]*r:
+// HyperPreArgs computes the input of a sublayer. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m =
+// Mix[t]*r:
 //
 //	pre_i  = sigmoid(Scale[0]*m_i + Base_i) + Eps                 i = 0..n-1
 //	Post_i = 2*sigmoid(Scale[1]*m_{n+i} + Base_{n+i})
 //	Comb   = softmax over j of Scale[2]*m_{2n+ni+j} + Base_{2n+ni+j}, plus Eps, then columns divided by their sum +
-//	       Eps, then Rounds-1 times
-//	         rows and columns
+//	         Eps, then Rounds-1 times rows and columns
 //	Out    = sum over i of pre_i * stream_i
 //
-// DeepSeek-V4.1 uses the coefficients of the previous site (v41 spec, 2.1): if Pre is given, it receives pre, and Out
-// = sum over i of Carried_i * stream_i, or the first stream if Carried is not given.
+// DeepSeek-V4.1 uses the coefficients of the previous sublayer (v41 spec, 2.1): if Pre is given, it receives pre, and
+// Out = sum over i of Carried_i * stream_i, or the first stream if Carried is not given.
 type HyperPreArgs struct {
 	Out     Tensor // activation [T, hidden]
 	Post    Tensor // f32 [T, n]
 	Comb    Tensor // f32 [T, n*n], row after row
 	X       Tensor // activation [T, n*hidden]
-	Mix     Tensor // f32 [T, 2n+n*n]: product of the streams and the site's matrix, not normalised
-	Base    Tensor // f32 [1, 2n+n*n]
-	Scale   Tensor // f32 [1, 3]
-	Carried Tensor // f32 [T, n]; optional, given only with Pre
-	Pre     Tensor // f32 [T, n]; optional, may be the tensor Carried
+	Mix     Tensor // f32 [T, 2n+n*n]: product of the streams and the sublayer's matrix, not normalised
+	Base    Tensor // f32 [1, 2n+n*n]: bias of each coefficient
+	Scale   Tensor // f32 [1, 3]: factors of pre, Post and Comb
+	Carried Tensor // f32 [T, n]: coefficients pre of the previous sublayer; optional, given only with Pre
+	Pre     Tensor // f32 [T, n]: coefficients pre of this sublayer; optional, may be the tensor Carried
 	Streams int    // n
 	Rounds  int
 	NormEps float32
 	Eps     float32
 }
 
-// HyperPreparer reads the mixture of a site.
+// HyperPreparer computes the inputs of sublayers from the streams.
 type HyperPreparer interface{ HyperPre(HyperPreArgs) error }
 
 // Name returns the name of the operation.
@@ -78,8 +77,7 @@ func (c *checker) streams(x Tensor, n int) {
 	}
 }
 
-// HyperPostArgs writes a sublayer's output into the streams: stream_k = Post_k * Sub + sum over j of Comb[j,k] *
-// stream_j.
+// HyperPostArgs adds a sublayer's output to the streams: stream_k = Post_k * Sub + sum over j of Comb[j,k] * stream_j.
 type HyperPostArgs struct {
 	X       Tensor // activation [T, n*hidden], updated in place
 	Sub     Tensor // activation [T, hidden]
@@ -88,7 +86,7 @@ type HyperPostArgs struct {
 	Streams int
 }
 
-// HyperPoster writes a sublayer's output into the streams.
+// HyperPoster adds outputs of sublayers to the streams.
 type HyperPoster interface{ HyperPost(HyperPostArgs) error }
 
 // Name returns the name of the operation.
@@ -111,8 +109,8 @@ func (a HyperPostArgs) Check() error {
 	return c.err
 }
 
-// HyperHeadArgs collapses the streams after the last layer: pre_i = sigmoid(Scale[0]*m_i + Base_i) + Eps with m as in
-// HyperPreArgs, Out = sum over i of pre_i * stream_i.
+// HyperHeadArgs reduces the streams to one row per token after the last layer: pre_i = sigmoid(Scale[0]*m_i + Base_i) +
+// Eps with m as in HyperPreArgs, Out = sum over i of pre_i * stream_i.
 type HyperHeadArgs struct {
 	Out     Tensor // activation [T, hidden]
 	X       Tensor // activation [T, n*hidden]
@@ -124,7 +122,7 @@ type HyperHeadArgs struct {
 	Eps     float32
 }
 
-// HyperHeader collapses the streams.
+// HyperHeader reduces the streams after the last layer.
 type HyperHeader interface{ HyperHead(HyperHeadArgs) error }
 
 // Name returns the name of the operation.
@@ -148,14 +146,14 @@ func (a HyperHeadArgs) Check() error {
 	return c.err
 }
 
-// HyperSumArgs collapses streams with given coefficients: Out = sum over i of Weights_i * stream_i.
+// HyperSumArgs is the sum of the streams with given coefficients: Out = sum over i of Weights_i * stream_i.
 type HyperSumArgs struct {
 	Out     Tensor // activation [T, hidden]
 	X       Tensor // activation [T, n*hidden]
 	Weights Tensor // f32 [T, n]
 }
 
-// HyperSummer collapses streams.
+// HyperSummer computes sums of streams.
 type HyperSummer interface{ HyperSum(HyperSumArgs) error }
 
 // Name returns the name of the operation.

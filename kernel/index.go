@@ -5,9 +5,9 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQueryArgs prepares indexer queries: rotation of one half of each head, then, for FP8 and FP4 keys, Hadamard
-// rotation and quantisation. The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] *
-// n^-1/2 * d^-1/2 * scale(q[t,h]).
+// IndexQueryArgs prepares indexer queries: rotary embedding of one half of each head, then, for FP8 and FP4 keys,
+// Hadamard rotation and quantisation. Weights are multiplied by the query scale and by n^-1/2 * d^-1/2: W[t,h] =
+// Weights[t,h] * n^-1/2 * d^-1/2 * scale(q[t,h]).
 type IndexQueryArgs struct {
 	Out      Tensor // e4m3 [T, OutHeads*128] for FP8 keys, f32 for FP4 keys and for exact keys; with V41 also bf16
 	W        Tensor // f32 [T, OutHeads]
@@ -19,7 +19,7 @@ type IndexQueryArgs struct {
 	Offset   int // first rotated element of a head: 0 or 64
 	Pairing  Pairing
 	Hadamard bool
-	Scales   num.ScaleMode // how query scales are derived
+	Scales   num.ScaleMode // how query scales are computed
 	FP4      bool          // for FP4 keys: Out, f32, is rounded to FP4 in groups of 32, as the keys are
 	V41      bool          // for keys of layout.V41Index68; only with FP4
 }
@@ -75,14 +75,14 @@ type ScoreArgs struct {
 	Q        Tensor // e4m3 or f32 [R, Heads*128]: Out of IndexQueryArgs for keys of this layout
 	W        Tensor // f32 [R, Heads]
 	Keys     Pool
-	Table    Tensor // i32 [tables, pages]
-	TableRow Tensor // i32 [R, 1]
-	Start    Tensor // i32 [R, 1]
-	Lens     Tensor // i32 [R, 1]
+	Table    Tensor // i32 [tables, pages]: page numbers; not given for gathered keys
+	TableRow Tensor // i32 [R, 1]: row of Table
+	Start    Tensor // i32 [R, 1]: first gathered key of the row
+	Lens     Tensor // i32 [R, 1]: number of keys of the row
 	Heads    int
 	SkipUpTo int
-	// Blocks, if given, lists the blocks of keys that a row of a paged cache scores, i32 [R, blocks]: column s is the
-	// score of key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys of the sequence, and Lens counts columns.
+	// Blocks, if given, lists the blocks of keys that are scored for a row of a paged cache, i32 [R, blocks]: column s
+	// is the score of key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys of the sequence, and Lens counts columns.
 	Blocks    Tensor
 	BlockKeys int
 	// NextN above 1 means that rows of a paged cache are in groups of NextN adjacent rows of one request, which have
@@ -138,13 +138,13 @@ func (a ScoreArgs) Check() error {
 }
 
 // SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower position
-// on a tie. NaN and minus infinity are never chosen. Out lists positions in ascending order, then -1: this one order
-// makes attention sum in one order on every path. Rows with Lens[r] <= K get 0..Lens[r]-1 and their scores are not
-// read; a length below zero counts as zero.
+// on a tie. NaN and minus infinity are never chosen. Out lists positions in ascending order, then -1, so that attention
+// always adds in the same order. Rows with Lens[r] <= K get 0..Lens[r]-1 and their scores are not read; a length below
+// zero counts as zero.
 type SelectArgs struct {
-	Out    Tensor // i32 [R, K]
+	Out    Tensor // i32 [R, K]: positions
 	Scores Tensor // f32 [R, at least the largest length]; need not be given if every length is at most K
-	Lens   Tensor // i32 [R, 1]
+	Lens   Tensor // i32 [R, 1]: number of scores of the row
 	// Values receives the scores of the chosen positions in the order of Out, f32 [R, K]; optional. It is zero for rows
 	// that are not scored and after the last position.
 	Values Tensor

@@ -3,16 +3,16 @@ package kernel
 // LatentDims holds the sizes of multi-head latent attention, in values.
 type LatentDims struct {
 	Heads  int
-	Nope   int // unrotated part of a query head, 128 in V3.2
-	Rope   int // rotated part of a query head, 64
-	V      int // value head, 128 in V3.2
+	Nope   int // query or key head without rotary embedding, 128 in V3.2
+	Rope   int // rotated part of a query or key head, 64
+	V      int // size of a value head, 128 in V3.2
 	Latent int // latent part of a cache row, 512
 }
 
 // QK returns the size of an expanded query or key head.
 func (d LatentDims) QK() int { return d.Nope + d.Rope }
 
-// Row returns the size of a cache row and of an absorbed query head.
+// Row returns the size of a cache row, and of a query head in latent space.
 func (d LatentDims) Row() int { return d.Latent + d.Rope }
 
 // KVB returns the number of rows of the stored up-projection: for each head Nope key rows, then V value rows.
@@ -44,7 +44,7 @@ func (a AbsorbArgs) Check() error {
 	return c.err
 }
 
-// ExpandArgs projects attention outputs out of latent space: Out[t,h] = W_UV[h] · U[t,h].
+// ExpandArgs projects attention outputs from latent space to value heads: Out[t,h] = W_UV[h] · U[t,h].
 type ExpandArgs struct {
 	Out  Tensor // activation [T, Heads*V]
 	U    Tensor // activation [T, Heads*Latent]
@@ -52,7 +52,7 @@ type ExpandArgs struct {
 	Dims LatentDims
 }
 
-// Expander projects attention outputs out of latent space.
+// Expander projects attention outputs from latent space to value heads.
 type Expander interface{ Expand(ExpandArgs) error }
 
 // Name returns the name of the operation.
@@ -69,7 +69,6 @@ func (a ExpandArgs) Check() error {
 	return c.err
 }
 
-// latent checks the stored up-projection.
 func (c *checker) latent(name string, m Matrix, d LatentDims) {
 	c.matrix(name, m, d.Latent, absorbed)
 	if c.err == nil && m.Out() != d.KVB() {

@@ -1,17 +1,18 @@
 package kernel
 
-// Linear attention with a gate for each channel (KDA; glm53flash spec, 3). For every sequence a layer keeps a state and
-// the rows that its convolution still reads, each in a slot that belongs to the sequence. The rows of a sequence are
-// processed in the order of their positions, whatever their order in the pass.
+// Linear attention with a gate for each channel (KDA; glm53flash spec, 3). For every sequence a layer stores a state
+// and the last rows of its convolution, in a slot of the sequence. The rows of a sequence are processed in the order of
+// their positions, not of their row numbers in the pass.
 
 // Sequences lists the rows of each sequence in a pass, and the slots of the sequences' states.
 type Sequences struct {
 	// Rows are the row numbers of the pass, i32 [T, 1]: sequence after sequence, in the order of positions.
 	Rows Tensor
-	// Spans has a row for each sequence, i32 [B, 6]: the start of its part of Rows; its number of rows; its slot; 1 if
-	// the sequence begins with these rows, so that its state starts empty; the number of held-back rows, which update
-	// the state before these rows do; and 1 if these rows are held back themselves: their outputs are computed, and the
-	// state does not change. A negative slot is padding: its output rows are zeros and nothing is stored.
+	// Spans, i32 [B, 6], describes each sequence by six words: the first index of its rows in Rows; its number of rows;
+	// its slot; 1 if the sequence begins with these rows, so that its state is empty; the number of rows held back
+	// earlier, with which the state is updated first; and 1 if these rows are held back now: their outputs are
+	// computed, but the state does not change. A negative slot means padding: output rows are zeros and nothing is
+	// stored.
 	Spans Tensor
 	// Snapshots, i32 [T, 1], has for each row of the pass the slot to which the state after the row is copied; -1 means
 	// none.
@@ -39,8 +40,8 @@ type ConvArgs struct {
 	X      Tensor // activation [T, C]
 	Weight Tensor // f32 [C, 4]
 	State  Tensor // f32 [slots*3, C]: the oldest row of a sequence first
-	Kept   Tensor // f32 [snapshots*3, C]: copies of State, by slot in Snapshots
-	Held   Tensor // f32 [slots*n, C]: up to n rows of a sequence that were held back; optional
+	Kept   Tensor // f32 [snapshots*3, C]: copies of State, at the slots in Snapshots
+	Held   Tensor // f32 [slots*n, C]: up to n held-back rows of each sequence; optional
 	Sequences
 }
 
@@ -73,7 +74,7 @@ func (a ConvArgs) Check() error {
 //	g = Bound * sigmoid(exp(ALog[h]) * (Gate[t,h] + Bias[h]))      the logarithm of each channel's decay
 //	S = diag(exp(g)) S;  S = S + k (x) sigmoid(Beta[t,h]) * (v - S^T k);  Out[t,h] = S^T q
 //
-// S is [key, value], the key's channel first.
+// S is the state of a head, [channels of the key, channels of the value].
 type DeltaArgs struct {
 	Out     Tensor // activation [T, Heads*128]
 	Q, K, V Tensor // activation [T, Heads*128], after the convolution
@@ -82,16 +83,16 @@ type DeltaArgs struct {
 	ALog    Tensor // f32 [1, Heads]
 	Bias    Tensor // f32 [1, Heads*128]
 	State   Tensor // f32 [slots*Heads*128, 128]
-	Kept    Tensor // f32 [snapshots*Heads*128, 128]: copies of State, by slot in Snapshots
-	// Held are up to n held-back rows of a sequence, f32 [slots*n, 3*Heads*128+Heads]: k, v and gate of all heads, then
-	// beta; optional.
+	Kept    Tensor // f32 [snapshots*Heads*128, 128]: copies of State, at the slots in Snapshots
+	// Held stores up to n held-back rows of each sequence, f32 [slots*n, 3*Heads*128+Heads]: k, v and gate of all
+	// heads, then beta; optional.
 	Held Tensor
 	Sequences
 	Heads int
 	Bound float32
 	// Chunk is the number of positions that are computed together in the chunked form (glm53flash spec, 3.1); chunks
-	// start at multiples of Chunk. 0 is the recurrent form, row by row: its results are bitwise equal however a
-	// sequence is divided into passes.
+	// start at multiples of Chunk. 0 means the recurrent form, row by row, whose results are bitwise equal for every
+	// division of a sequence into passes.
 	Chunk int
 	// First is the position of the first row of each sequence, i32 [B, 1]; given with a Chunk above 0.
 	First Tensor
@@ -141,8 +142,8 @@ func (a DeltaArgs) Check() error {
 	return c.err
 }
 
-// GatedNormArgs is RMSNorm of every head, with one weight that all heads share, times the sigmoid of a gate: Out[t,h] =
-// X[t,h] * rsqrt(mean(X[t,h]^2) + Eps) * Weight * sigmoid(Gate[t,h]).
+// GatedNormArgs is RMSNorm of every head, with one weight that all heads share, multiplied by the sigmoid of a gate:
+// Out[t,h] = X[t,h] * rsqrt(mean(X[t,h]^2) + Eps) * Weight * sigmoid(Gate[t,h]).
 type GatedNormArgs struct {
 	Out    Tensor // activation [T, Heads*n]; may be X
 	X      Tensor // activation [T, Heads*n]
@@ -174,14 +175,14 @@ func (a GatedNormArgs) Check() error {
 	return c.err
 }
 
-// MeanStreamsArgs collapses residual streams to their mean: Out[t] = sum over i of stream_i / n.
+// MeanStreamsArgs is the mean of the residual streams: Out[t] = sum over i of stream_i / n.
 type MeanStreamsArgs struct {
 	Out     Tensor // activation [T, hidden]
 	X       Tensor // activation [T, n*hidden]
 	Streams int    // n
 }
 
-// StreamMean collapses streams to their mean.
+// StreamMean computes the mean of residual streams.
 type StreamMean interface{ MeanStreams(MeanStreamsArgs) error }
 
 // Name returns the name of the operation.

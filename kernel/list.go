@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// List is the operations of a pass, in order. Equal passes have equal lists, for any batch.
+// List holds the operations of a pass, in order.
 type List []Step
 
 // Step is an operation with its position in a pass: a stage of a layer, or a stage outside the layers if Layer is
@@ -25,7 +25,7 @@ func (s *Step) failed(err error) error {
 	return fmt.Errorf("%s of layer %d: %w", s.Stage, s.Layer, err)
 }
 
-// Program is a list of operations that was compiled for a device. It can run any number of times over the same memory.
+// Program is a list of operations that was compiled for a device. It can run repeatedly, on the same memory.
 type Program interface {
 	// Len returns the number of parts of the program.
 	Len() int
@@ -47,7 +47,7 @@ type Builder struct {
 }
 
 // NewBuilder makes a builder for a device with the given index among the ranks. Lists of a device that runs alone
-// contain no operations of several ranks.
+// contain no collective operations.
 func NewBuilder(dev Device, ranks Member) *Builder {
 	b := &Builder{dev: dev, ranks: ranks}
 	b.place.mark, _ = dev.(Marker)
@@ -58,9 +58,9 @@ func NewBuilder(dev Device, ranks Member) *Builder {
 // Ranks returns the device's index among the ranks.
 func (b *Builder) Ranks() Member { return b.ranks }
 
-// First reports whether the device is the first rank, or runs alone. Before AllReduceArgs the first rank adds its part
-// of a sum to rows that all ranks hold, and the other ranks overwrite these rows with their parts, so that the rows are
-// counted once.
+// First reports whether the device is the first rank, or runs alone. Before an all-reduce, rows that all ranks have
+// must enter the sum once: the first rank adds its part of the sum to them, and the other ranks overwrite them with
+// their parts.
 func (b *Builder) First() bool { return b.ranks.Rank == 0 }
 
 // At sets the stage of the following operations: a stage of a layer, or a stage outside the layers if layer is
@@ -69,8 +69,8 @@ func (b *Builder) At(stage string, layer int) {
 	b.at = Step{Stage: stage, Layer: layer, mark: b.place.number(stage, layer)}
 }
 
-// Add appends an operation. On a device that runs alone it skips operations of several ranks, and on a device that is
-// not an ExpertPoster it skips PostArgs.
+// Add appends an operation. It skips operations of several ranks on a device that runs alone, and PostArgs on a device
+// that is not an ExpertPoster.
 func (b *Builder) Add(op Op) {
 	switch op.(type) {
 	case shared:
@@ -92,7 +92,7 @@ func (b *Builder) Add(op Op) {
 	b.place.has(step.mark, op)
 }
 
-// Fail makes the current list fail with an error of the caller, unless it has failed already.
+// Fail records an error for the current list, unless one is recorded already.
 func (b *Builder) Fail(err error) {
 	if b.err == nil && err != nil {
 		b.err = b.at.failed(err)
@@ -134,7 +134,6 @@ type interpreter struct {
 	list List
 }
 
-// Len returns the number of operations.
 func (p *interpreter) Len() int { return len(p.list) }
 
 // Run enqueues the operations from up to, but not including, to.

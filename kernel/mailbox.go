@@ -18,12 +18,13 @@ type MailboxShape struct {
 	Pairs      int   // maximum number of pairs of a row and a chosen expert in an exchange
 }
 
-// The words at the beginning of a mailbox. Each side writes its own words, in its own cache lines.
+// The words at the beginning of a mailbox. The words that the device writes and those that the host writes are in
+// different cache lines.
 const (
 	// MailPosted is the number of exchanges that the device has posted, modulo 2^32.
 	MailPosted = 0
-	// MailMessage is the index of the first word of the message of the latest exchange: layer, rows, choices per row,
-	// the bits of the limit, and 1 if the rows belong to prompts.
+	// MailMessage is the index of the first word of the message of the latest exchange: layer, number of rows, choices
+	// per row, the clamp of activations as float32 bits, and 1 if the rows belong to prompts.
 	MailMessage = 1
 	// MailFinished is the number of exchanges that the host's workers have answered.
 	MailFinished = 16
@@ -52,20 +53,20 @@ func (s MailboxShape) Offsets() (x, ids, results, size int64) {
 func (s MailboxShape) Fit(k int) int { return min(s.Rows, s.Pairs/max(k, 1)) }
 
 // Mailbox is host memory through which a device passes rows of a layer to workers on the host. The workers compute some
-// of the layer's experts and return results. Device and workers run at the same time and read each other's words in
-// that memory; neither waits for the other inside an operation.
+// of the layer's experts and return results. Device and workers run at the same time and communicate through words in
+// that memory.
 //
-// An exchange: the device writes rows, ids and the message, and then MailPosted. The workers compute, write results,
-// and then set MailFinished to the value of MailPosted. The device waits for MailFinished, with a time-out, before it
-// reads results, and only then begins the next exchange. If operations of the device run later than they are enqueued,
-// Expect is called when an exchange is enqueued, so that workers can sleep while nothing is enqueued.
+// In an exchange, the device writes rows, ids and the message, and then increments MailPosted. The workers compute,
+// write results, and then set MailFinished to the value of MailPosted. The device waits for MailFinished, with a
+// time-out, before it reads results, and only then begins the next exchange. On an asynchronous device, Expect is
+// called when an exchange is enqueued, so that workers can sleep while none is.
 type Mailbox struct {
 	MailboxShape
 	X       Tensor // activation [Rows, Hidden]
 	IDs     Tensor // i32 [Pairs, 1]: the chosen experts, row after row without gaps
 	Results Tensor // activation [Pairs, Hidden], by row and choice; undefined for experts of the device
 	// Awake is optional and set before the first call of Next. Next calls it with true when exchanges are expected, and
-	// with false before it sleeps, which it does after no exchange was expected for the time lingers.
+	// with false before it sleeps, after no exchange was expected for the time lingers.
 	Awake func(on bool)
 
 	words    []uint32
@@ -136,7 +137,7 @@ func (b *Mailbox) Close() {
 	}
 }
 
-// Begin reports that workers will call Next. They call it until it returns false.
+// Begin announces that workers will call Next, until it returns false.
 func (b *Mailbox) Begin() { b.serving.Store(true) }
 
 // Drain closes the mailbox and waits until the workers have ended an exchange in progress. It returns false if they do
@@ -179,16 +180,17 @@ func (b *Mailbox) Clear() {
 	atomic.StoreUint32(&b.words[MailFailed], 0)
 }
 
-// How workers wait for an exchange that is expected: they first poll without a pause, then yield to other goroutines
-// between polls, then sleep. A decode step has an exchange every few hundred microseconds.
+// Counts and times of the ways in which workers wait for an expected exchange. They first poll without a pause, then
+// yield to other goroutines between polls, then sleep. During decoding, the interval between exchanges is a few hundred
+// microseconds.
 const (
 	looks     = 1000
 	yieldsFor = 2 * time.Millisecond
 	shortNap  = 50 * time.Microsecond
 	longNap   = 2 * time.Millisecond
 	napsFor   = 200 * time.Millisecond
-	// lingers is how long workers that are kept awake wait for the next pass before they sleep. During decoding the
-	// next pass is enqueued sooner.
+	// lingers is how long workers poll for the next pass before they sleep. During decoding the next pass is enqueued
+	// sooner.
 	lingers = 2 * time.Millisecond
 )
 
@@ -273,8 +275,8 @@ func (b *Mailbox) Finish(err error) {
 	notify(b.done)
 }
 
-// Post posts an exchange after its rows and ids were written and Err returned nil. It is for devices whose operations
-// run when they are called; the kernels of other devices write the words of the message.
+// Post posts an exchange after its rows and ids were written and Err returned nil. Synchronous devices call it; on
+// other devices, kernels write the words of the message.
 func (b *Mailbox) Post(m Message) {
 	w := b.words[MailMessage:]
 	w[0], w[1], w[2], w[3], w[4] = uint32(m.Layer), uint32(m.Rows), uint32(m.Top), math.Float32bits(m.Limit), 0

@@ -9,7 +9,7 @@ import (
 type ExpertMethod uint8
 
 // The methods. Resident and Fetched experts are computed by the same kernels from the same bytes, so their results are
-// bitwise equal; results of Computed experts are rounded as the host's kernels round.
+// bitwise equal. Computed experts are computed by the host's kernels, whose rounding may differ.
 const (
 	Resident ExpertMethod = iota // in the memory of the device
 	Computed                     // in host memory, computed by the CPU from rows that are copied to it
@@ -80,7 +80,7 @@ func (m ExpertMethods) Clone() ExpertMethods {
 	return ExpertMethods{Decode: slices.Clone(m.Decode), Prefill: slices.Clone(m.Prefill)}
 }
 
-// check reports methods whose number is not n, or that are not possible.
+// check records an error if the number of methods is not n, or if a method is not possible.
 func (m ExpertMethods) check(c *checker, n int, host bool) {
 	switch {
 	case c.err != nil || len(m.Decode) == 0 && len(m.Prefill) == 0:

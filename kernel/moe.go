@@ -3,7 +3,8 @@ package kernel
 // RouteArgs chooses experts (v32 spec, 2.7). Scores are sigmoid(Logits); Bias is added only for the choice. The
 // KeepGroups groups with the largest sum of their two best biased scores are kept; of their experts the TopK with the
 // best biased scores are chosen, best first, the lower index on a tie. Weights are the unbiased scores, divided by
-// their sum if Normalize is set, times Scale. A row with NaN chooses valid expert numbers, and its weights are NaN.
+// their sum if Normalize is set, times Scale. For a row with NaN, the chosen expert numbers are valid, and the weights
+// are NaN.
 type RouteArgs struct {
 	IDs        Tensor // i32 [T, TopK]
 	Weights    Tensor // f32 [T, TopK]
@@ -51,8 +52,7 @@ type ExpertArgs struct {
 	Weights Tensor // f32 [T, k]
 	Experts Experts
 	Limit   float32
-	// Part is the range of experts in Experts if ranks share the experts. Choices of experts outside the range add
-	// nothing.
+	// Part is the range of experts in Experts if ranks share the experts. Chosen experts outside the range are skipped.
 	Part Part
 	// Prompt is the number of rows that belong to prompts; these rows are the first ones. Split experts may have other
 	// methods for prompt rows (ExpertMethods).

@@ -2,8 +2,8 @@ package kernel
 
 import "fmt"
 
-// Op is one operation: a value of an argument struct, with everything that it reads and writes. The set of
-// operations is closed; each is defined in this package, with the interface of the devices that have it.
+// Op is one operation: a value of an argument struct, with everything that it reads and writes. All operations are
+// defined in this package, each with the interface of the devices that support it.
 type Op interface {
 	// Name returns the operation's name in messages.
 	Name() string
@@ -11,7 +11,7 @@ type Op interface {
 	Check() error
 }
 
-// own is an operation that one device runs by itself.
+// own is an operation that runs on one device.
 type own interface {
 	Op
 	on(Device) error

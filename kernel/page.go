@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// PageMover is a device that copies pages between its memory and page-locked host memory without waiting.
+// PageMover is a device that copies pages between its memory and page-locked host memory asynchronously.
 type PageMover interface {
 	// HostAlloc allocates page-locked host memory. Write may return before it has read a source in such memory: the
 	// source must not change until the next Sync has returned, or the Wait of an event that was enqueued later.
@@ -59,7 +59,7 @@ type Words struct {
 	locked []byte // bytes of words, if a PageMover allocated them
 }
 
-// Take returns n words. The words that an earlier call returned must no longer be used.
+// Take returns n words. Words that an earlier call returned must not be used any more.
 func (w *Words) Take(m Memory, n int) ([]int32, error) {
 	if n <= len(w.words) {
 		return w.words[:n], nil

@@ -1,7 +1,8 @@
 package kernel
 
-// Pools of index keys (glm53flash spec, 5): CompressArgs without overlap computes the key of a pool from the keys of
-// its tokens, a selection is a list of pools, and attention reads the tokens of the selected pools.
+// This file has the operations of attention over pools of tokens (glm53flash spec, 5): CompressArgs without overlap
+// computes the key of a pool from the keys of its tokens, a selection is a list of pools, and attention reads the
+// tokens of the selected pools.
 
 // LayerNormArgs is LayerNorm of every row: Out[t] = (X[t] - mean) * rsqrt(variance + Eps) * Weight + Bias.
 type LayerNormArgs struct {
@@ -35,12 +36,12 @@ func (a LayerNormArgs) Check() error {
 // p/PageTokens]. Lens receives the number of slots of a row; entries after these are -1.
 type SpreadArgs struct {
 	Out        Tensor // i32 [R, K*Pool+Pool-1]
-	Lens       Tensor // i32 [R, 1]
+	Lens       Tensor // i32 [R, 1]: number of slots of the row
 	Pools      Tensor // i32 [R, K]: ascending, then -1
 	Seen       Tensor // i32 [R, 1]: tokens the row may attend to, including its own
 	Table      Tensor // i32 [tables, pages]
 	TableRow   Tensor // i32 [R, 1]
-	PageTokens int    // a multiple of Pool
+	PageTokens int    // tokens of a page, a multiple of Pool
 	Pool       int
 }
 

@@ -11,12 +11,12 @@ import (
 // Mark is a position in a pass: a stage of a layer. Only the builder that made it can decode it.
 type Mark uint32
 
-// MarkReplay is the position of a captured pass. Stages of a captured pass are not marked, because a mark takes longer
-// than the gap between two of its operations.
+// MarkReplay is the position of a captured pass. Stages of a captured pass are not marked, because writing a mark takes
+// longer than the time between two of its operations.
 const MarkReplay Mark = 1<<32 - 1
 
-// Marker is a device that records its progress. Its operations run later than they are enqueued, so the operation that
-// was enqueued last does not show where a device hangs.
+// Marker is a device that records its progress. Such a device is asynchronous, so a hanging operation is not the one
+// that was enqueued last.
 type Marker interface {
 	// Mark enqueues a record that all earlier operations have run and that this stage begins. It is called before every
 	// operation; a mark equal to the previous one need not be recorded again.
@@ -34,7 +34,7 @@ type progress struct {
 	stages []stageOps // index: stage number minus one
 }
 
-// stageOps is a stage and the names of the operations that it has had so far.
+// stageOps holds the name of a stage and the names of its operations so far.
 type stageOps struct {
 	name string
 	ops  []string

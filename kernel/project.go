@@ -9,9 +9,9 @@ type Projection struct {
 }
 
 // ProjectArgs is matrix products of one set of rows with several stored weights, of any types. Each output is bitwise
-// equal to that of a single product ([MultiplyArgs]). Outputs overlap neither each other nor X. The device gets all
-// products in one call, because products of few rows are bound by the bandwidth of reading weights, and each separate
-// call would begin by waiting for memory.
+// equal to that of a single product ([MultiplyArgs]). Outputs overlap neither each other nor X. One call for all
+// products is faster for few rows: their time is bound by reading weights, and in each separate call the first reads
+// would wait for memory.
 type ProjectArgs struct {
 	X  Tensor // activation [T, in]
 	To []Projection

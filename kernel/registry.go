@@ -10,20 +10,20 @@ import (
 // Options are the settings of a device when it is opened.
 type Options struct {
 	Workers int // number of CPU threads; 0 means one for each core
-	// Activations of float32 are multiplied at full precision, even if the device's matrix unit would round them to
-	// less than 24 bits, or to 8 bits in products with block formats. This is slower.
+	// Precise multiplies float32 activations at full precision. Otherwise a device's matrix unit may round them to
+	// fewer than 24 bits, or to 8 bits in products with block formats, which is faster.
 	Precise bool
-	Limits  Limits // limits that make a GPU behave like a smaller GPU
+	Limits  Limits // limits that restrict a GPU to the properties of a smaller GPU
 	Ordinal int    // number of the device among several of its kind, such as GPUs; 0 is the first
 	Pack    bool   // copy weights to memory that is fast to read, instead of reading them from their mapped file
-	// NUMA, if not nil, divides workers and copies of weights among the memory nodes of a CPU.
+	// NUMA describes the memory nodes among which workers and copies of weights are divided; nil disables this.
 	NUMA *numa.Machine
 }
 
 // Backend is a registered implementation of all operations.
 type Backend struct {
 	Name     string // value of --kernels
-	Hardware string // hardware in plans that it runs on: "cpu" or "sm90"
+	Hardware string // hardware that it runs on, by its name in plans: "cpu" or "sm90"
 	Summary  string // one line for --help and errors
 	// Available returns the reason why the backend cannot run here, or nil.
 	Available func() error
@@ -45,7 +45,7 @@ func NewRegistry(lists ...[]Backend) *Registry {
 // Backends lists every registered backend.
 func (r *Registry) Backends() []Backend { return r.backends }
 
-// Open opens a backend by name. The name of a hardware ("cpu") opens the best available backend for it.
+// Open opens a backend by name. The name of hardware ("cpu") opens the best available backend for that hardware.
 func (r *Registry) Open(name string, o Options) (Device, error) {
 	var reasons []string
 	for _, b := range r.backends {

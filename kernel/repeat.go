@@ -13,9 +13,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// Repeated represents bytes that are not stored in a file: a pattern that is repeated, starting at an offset. With it,
-// weights of many gigabytes for benchmarks are generated from a few megabytes of random values at the speed of copying
-// memory.
+// Repeated represents bytes that are generated instead of read from a file: a pattern that is repeated, starting at an
+// offset. Generating many gigabytes of weights for benchmarks is then as fast as copying memory.
 type Repeated struct {
 	Pattern []byte
 	First   int64 // offset of the first byte in the pattern
@@ -23,7 +22,7 @@ type Repeated struct {
 }
 
 // patternBytes is the size of the pattern that Pattern makes. It is larger than a core's L2 cache, and not a multiple
-// of common row sizes, so that neighbouring rows differ.
+// of common row sizes, so that adjacent rows differ.
 const patternBytes = 8<<20 + 4096 + 64
 
 // Pattern makes a pattern for tensors of type t: random pairs of codes for e2m1x2 and u4x2, scales that all equal the
@@ -72,7 +71,8 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 		ErrArgument, t)
 }
 
-// From returns a buffer of the given size that repeats a pattern; the seed determines the offset at which it begins.
+// From returns a buffer of the given size that repeats a pattern; the seed determines the offset in the pattern of the
+// first byte.
 func From(pattern []byte, t DType, seed uint64, bytes int64) Repeated {
 	line := 64 // bytes of a cache line: copies begin aligned
 	if f, ok := t.Block(); ok {
@@ -86,7 +86,7 @@ func From(pattern []byte, t DType, seed uint64, bytes int64) Repeated {
 // can have it as their memory.
 func (r Repeated) Len() int64 { return r.Bytes }
 
-// Pieces returns the bytes in order, as slices of the pattern.
+// Pieces returns the bytes in order, as a sequence of slices of the pattern.
 func (r Repeated) Pieces() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for at, left := r.First, r.Bytes; left > 0; at = 0 {

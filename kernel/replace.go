@@ -2,16 +2,16 @@ package kernel
 
 import "reflect"
 
-// Replacement maps the tensors and weights of an operation's arguments. Arguments whose function is nil are not
-// changed.
+// Replacement holds the functions with which Replace replaces tensors and weights. Arguments whose function is nil are
+// not changed.
 type Replacement struct {
-	Tensor  func(Tensor) Tensor // called for tensors that are given
+	Tensor  func(Tensor) Tensor // called for tensors that are not the zero Tensor
 	Matrix  func(Matrix) Matrix
 	Experts func(Experts) Experts
 }
 
-// Replace copies an operation and replaces every tensor and weight in the copy, for devices that pass operations to
-// another device. It also copies lists. It uses reflection and allocates.
+// Replace copies an operation and replaces every tensor and weight in the copy, for devices that forward operations to
+// another device. Slices in the arguments are copied too. It uses reflection and allocates.
 func Replace(op Op, by Replacement) Op {
 	args := reflect.New(reflect.TypeOf(op)).Elem()
 	args.Set(reflect.ValueOf(op))

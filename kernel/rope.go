@@ -47,8 +47,8 @@ func (a AngleArgs) Check() error {
 	return c.err
 }
 
-// RotateArgs rotates part of every head in place: X[t, h, Offset : Offset+rope]. With Inverse it rotates by the
-// negative angles.
+// RotateArgs applies rotary embedding to a part of every head in place: X[t, h, Offset : Offset+rope]. With Inverse it
+// rotates by the negative angles.
 type RotateArgs struct {
 	X       Tensor // activation [T, Heads*HeadDim]
 	Angles  Tensor // f32 [T, rope]

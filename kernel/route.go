@@ -1,8 +1,8 @@
 package kernel
 
 // RootRouteArgs chooses experts by the square root of softplus (v4 spec, 2.6): s_e = sqrt(softplus(Logits[t,e])). The
-// TopK experts with the largest s + Bias are chosen, best first, the lower index on a tie. Weights are s / sum of the
-// chosen s * Scale.
+// TopK experts with the largest s + Bias are chosen, best first, the lower index on a tie. Weights are Scale * s / (sum
+// of the chosen s).
 type RootRouteArgs struct {
 	IDs     Tensor // i32 [T, TopK]
 	Weights Tensor // f32 [T, TopK]
@@ -47,7 +47,7 @@ type HashRouteArgs struct {
 	Scale   float32
 }
 
-// HashRouter looks experts up by token.
+// HashRouter looks experts up by token id.
 type HashRouter interface{ RouteHash(HashRouteArgs) error }
 
 // Name returns the name of the operation.

@@ -2,8 +2,7 @@ package kernel
 
 import "time"
 
-// HostExperts are the experts of a layer that workers on the host compute, for a device that computes the layer's other
-// experts.
+// HostExperts are the experts of a layer that workers on the host compute. A device computes the layer's other experts.
 type HostExperts interface {
 	// Layer returns the layer number for messages.
 	Layer() int
@@ -12,11 +11,11 @@ type HostExperts interface {
 	// Timeout returns how long a device waits for an answer.
 	Timeout() time.Duration
 	// Swap replaces expert in, which is computed here, by expert out, which was on a device. It is called while no
-	// exchange is in progress, for experts that were prepared as Movable. After an error nothing has changed.
+	// exchange is in progress, for experts that were prepared as Movable. If it returns an error, nothing was changed.
 	Swap(in, out int) error
 }
 
-// HostedExperts are experts of a layer some of which workers on the host may compute.
+// HostedExperts are experts of a layer of which workers on the host may compute some.
 type HostedExperts interface {
 	Experts
 	// Hosted reports whether workers on the host compute some of the experts of this layer.
@@ -36,7 +35,8 @@ type ExpertPoster interface {
 	PostExperts(ExpertArgs) error
 }
 
-// PostArgs begins the following ExpertArgs of a list, with the same arguments, on a device that is an ExpertPoster.
+// PostArgs begins the work of a later ExpertArgs in the list, with the same arguments, on a device that is an
+// ExpertPoster.
 type PostArgs struct{ ExpertArgs }
 
 // Name returns the name of the operation.
@@ -44,9 +44,9 @@ func (PostArgs) Name() string { return "post experts" }
 
 func (a PostArgs) on(d Device) error { return run(d, ExpertPoster.PostExperts, a.ExpertArgs) }
 
-// Waker is a device whose workers can be kept from sleeping between operations.
+// Waker is a device whose workers can poll instead of sleeping between operations.
 type Waker interface {
-	// KeepAwake(true) lets workers wait without sleeping, until KeepAwake(false) is called.
+	// KeepAwake(true) makes workers poll for work instead of sleeping, until KeepAwake(false) is called.
 	KeepAwake(on bool)
 }
 
@@ -61,7 +61,7 @@ type ExpertRowsArgs struct {
 	Limit   float32
 }
 
-// ExpertRower is a device that computes the results of experts without adding them up, for workers on the host.
+// ExpertRower is a device that computes results of experts without adding them up. Workers on the host use it.
 type ExpertRower interface {
 	ExpertRows(ExpertRowsArgs) error
 }

@@ -2,9 +2,9 @@ package kernel
 
 import "sparrow/sample"
 
-// SampleArgs samples a token from rows of logits; its results equal those of sample.Scratch.Choose. IDs[r] is the best
-// token of row r and is replaced by the token that is sampled with Draws[r], the words of a sample.Draw. A row whose
-// temperature is 0 keeps its best token.
+// SampleArgs samples a token from rows of logits; its results equal those of sample.Scratch.Choose. Before the call
+// IDs[r] is the most probable token of row r; it is replaced by the token that is sampled with Draws[r], the words of a
+// sample.Draw. If the temperature is 0, it is not changed.
 type SampleArgs struct {
 	IDs    Tensor // i32 [R, 1]
 	Logits Tensor // f32 [R, vocabulary]

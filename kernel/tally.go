@@ -1,7 +1,7 @@
 package kernel
 
 // TallyArgs counts choices of experts: Counts[IDs[t,j]] is incremented for every choice of every row with Seen[t] above
-// 0. Other rows are padding. Counters wrap around.
+// 0. Other rows are padding. Counters overflow to 0.
 type TallyArgs struct {
 	Counts Tensor // i32 [1, experts]
 	IDs    Tensor // i32 [T, k]

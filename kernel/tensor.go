@@ -15,10 +15,10 @@ const (
 	F32    DType = iota + 1 // IEEE float32
 	BF16                    // upper half of a float32
 	F16                     // IEEE half
-	E4M3                    // FP8 e4m3fn, of weights and caches
+	E4M3                    // FP8 e4m3fn, for weights and caches
 	E8M0                    // power-of-two scale
 	E2M1x2                  // two FP4 values in a byte, low nibble first
-	I32                     // lengths, positions, page tables, selections
+	I32                     // int32: lengths, positions, page tables, selections
 	U8                      // bytes of a cache layout; in weights: codes with a zero point
 	U4x2                    // two 4-bit codes in a byte, low nibble first, with a zero point
 	I8                      // integer values of weights
@@ -93,8 +93,9 @@ type Buffer interface {
 	Len() int64
 }
 
-// Tensor is a matrix view of a buffer: Rows rows of Cols elements, with a row stride of Stride elements. Inner
-// dimensions (heads, head size) are named by the operation that reads it. The zero Tensor means "not given".
+// Tensor is a matrix view of a buffer: Rows rows of Cols elements, with a row stride of Stride elements. Columns may
+// consist of several dimensions (heads, head size); the operation that reads the tensor defines them. The zero Tensor
+// means "not given".
 type Tensor struct {
 	Buf    Buffer
 	Off    int64 // bytes from the start of Buf to element (0,0)
@@ -104,7 +105,7 @@ type Tensor struct {
 	Stride int // elements between the starts of two rows, at least Cols
 }
 
-// Given reports whether the tensor was set at all.
+// Given reports whether the tensor is set.
 func (t Tensor) Given() bool { return t.Buf != nil }
 
 // Slice returns rows [from, to).

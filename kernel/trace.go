@@ -2,7 +2,7 @@ package kernel
 
 import "time"
 
-// Tracer is a device that can time its launches one by one. Traced passes take longer than others.
+// Tracer is a device that can time its launches one by one. A traced pass takes longer than a pass without a trace.
 type Tracer interface {
 	// Trace starts a trace if on is true, and ends it otherwise.
 	Trace(on bool) error
@@ -12,7 +12,7 @@ type Tracer interface {
 	Traced() ([]TracedLaunch, error)
 
 	// BeginSpan and EndSpan mark two points in the device's queue. Span waits for the second point and returns the
-	// device time between the two. They work without a trace.
+	// device time between both. No trace is needed.
 	BeginSpan() error
 	EndSpan() error
 	Span() (time.Duration, error)

@@ -14,8 +14,8 @@ type HostBuffer []byte
 func (b HostBuffer) Len() int64 { return int64(len(b)) }
 
 // Weight is a matrix [out, in] as a checkpoint stores it, in host memory, with the block scales that belong to it.
-// Scale has one element per BlockRows x BlockCols block, ragged at the edges, and is not given for unscaled types. The
-// value of an element is
+// Scale has one element for each block of BlockRows x BlockCols; blocks at the edges may be incomplete. It is not given
+// for types without scales. The value of an element is
 //
 //	(Data - Zero) * (Scale * Factor)
 //
@@ -25,8 +25,8 @@ type Weight struct {
 	// [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3; e8m0 for e2m1x2, or e4m3 together with a Factor; f32,
 	// bf16 or f16 for u4x2, u8 and i8
 	Scale Tensor
-	// Zero has the zero points of u4x2 and u8: u8 in the shape of Scale. If it is not given, they are the middle of the
-	// codes, 8 and 128.
+	// Zero holds the zero points of u4x2 and u8: u8, in the shape of Scale. If it is not given, the zero points are the
+	// middle of the range of codes, 8 and 128.
 	Zero      Tensor
 	Factor    float32 // multiplies all scales; 0 means none
 	BlockRows int
@@ -78,7 +78,8 @@ func (w Weight) Middle() int {
 	return 0
 }
 
-// Role is the use of a matrix: the operations that read it. A device may arrange the matrix for only these operations.
+// Role is the use of a matrix: the operations that read it. A device may store the matrix in a form that only these
+// operations can read.
 type Role uint8
 
 // The roles, with their operations. Matrices of experts have no role: they are prepared together
@@ -125,7 +126,8 @@ type ExpertWeights struct {
 	Methods ExpertMethods
 	// Host computes the experts whose method is Computed; nil if there are none.
 	Host HostExperts
-	// Movable experts may be moved between memories later (ExpertSwapper): the matrices must stay readable for that.
+	// Movable means that experts may be moved between device and host memory later (ExpertSwapper). The matrices must
+	// then stay readable.
 	Movable bool
 }
 
@@ -141,7 +143,7 @@ func (w *ExpertWeights) Select(experts []int) ExpertWeights {
 	return out
 }
 
-// Check validates the matrices.
+// Check validates shapes, element types, scales and methods of the experts.
 func (w *ExpertWeights) Check() error {
 	c := checker{op: "prepare experts"}
 	if len(w.Gate) == 0 || len(w.Up) != len(w.Gate) || len(w.Down) != len(w.Gate) {
@@ -173,9 +175,8 @@ type Experts interface {
 	Inner() int  // length of the rows between gate and down
 }
 
-// Preparer turns the weights of a checkpoint into the handles that operations take. It checks each weight and then
-// leaves it in the mapped file, copies, rearranges or uploads it. Scales and data must not change while the handle is
-// used.
+// Preparer makes the handles of weights that operations use. It checks each weight and then uses it in the mapped file,
+// or copies it to the device or to another memory layout. Scales and data must not change while the handle is used.
 type Preparer interface {
 	Prepare(Weight, Role) (Matrix, error)
 	PrepareExperts(ExpertWeights) (Experts, error)
@@ -185,9 +186,9 @@ type Preparer interface {
 // prepared as Movable.
 type ExpertSwapper interface {
 	// SwapExperts moves expert in, which is in host memory, to the memory of the device, and expert out, which is
-	// resident, to host memory: the two exchange their values of ExpertMethod, for decode and for prompt rows. The host
-	// that computes experts is updated too. SwapExperts waits for all operations enqueued before it. Captured graphs
-	// stay valid, because they look up where an expert is. After an error that is not ErrLost nothing has changed.
+	// resident, to host memory: both exchange their methods, for decode and for prompt rows. HostExperts are updated
+	// too. SwapExperts waits for all operations enqueued before. Captured graphs stay valid, because they read the
+	// location of experts from memory. After an error other than ErrLost nothing has changed.
 	SwapExperts(x Experts, in, out int) error
 }
 

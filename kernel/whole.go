@@ -2,10 +2,10 @@ package kernel
 
 import "sparrow/layout"
 
-// LatentArgs is attention of absorbed queries over every key of a sequence: p = softmax over s < Lens[r] of Scale *
-// Q[r,h]·row(s), Out[r,h] = sum of p_s * row_s[:512], where key s of row r is token s%PageTokens of page
-// Table[TableRow[r], s/PageTokens]. A length below zero counts as zero; a row without keys gives zeros. Adjacent rows
-// of one sequence, such as those of a verified draft or of a prompt, share the reads of its pages.
+// LatentArgs is attention of queries in latent space over every key of a sequence: p = softmax over s < Lens[r] of
+// Scale * Q[r,h]·row(s), Out[r,h] = sum of p_s * row_s[:512], where key s of row r is token s%PageTokens of page
+// Table[TableRow[r], s/PageTokens]. A length below zero counts as zero; a row without keys gives zeros. For adjacent
+// rows of one sequence, such as rows of drafts or of a prompt, a device reads the pages once.
 type LatentArgs struct {
 	Out      Tensor // activation [R, Heads*512]
 	Q        Tensor // activation [R, Heads*576]
@@ -15,9 +15,9 @@ type LatentArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	Scale    float32
-	// SplitKeys is the maximum number of keys of a row that one processor handles, if a device with many processors
-	// divides rows among them: a multiple of 64; 0 means all keys. The division of a row depends only on its length, so
-	// its result is bitwise equal in any batch. Other devices ignore it.
+	// SplitKeys is the maximum number of keys of a row that one processor computes, on a device that cuts rows into
+	// parts: a multiple of 64; 0 means all keys. The cuts of a row depend only on its length, so its result is bitwise
+	// equal in any batch. Other devices ignore it.
 	SplitKeys int
 }
 

@@ -6,13 +6,13 @@ import (
 	"sparrow/internal/num"
 )
 
-// Bytes of a BF16Row1152 row: 512*2 latent, then 64*2 rope.
+// Offsets and bytes of a BF16Row1152 row: 512 latent values and 64 rope values, 2 bytes each.
 const (
 	BF16RopeOffset = LatentDim * 2              // 1024
 	BF16RowBytes   = BF16RopeOffset + RopeDim*2 // 1024 + 128 = 1152
 )
 
-// BF16 is the layout BF16Row1152: 576 bfloat16, latent then rope. Encode rounds to nearest even.
+// BF16 is the layout BF16Row1152: 576 bf16 values, latent then rope. Encode rounds to nearest, ties to even.
 type BF16 struct{}
 
 // Kind returns BF16Row1152.
@@ -34,13 +34,13 @@ func (BF16) Decode(v []float32, page []byte, slot int) {
 	getBF16(values(BF16Row1152, v, RowDim), row(BF16Row1152, page, slot, BF16RowBytes))
 }
 
-// Latent returns the 512 bf16 of a row, 1024 bytes.
+// Latent returns the 512 bf16 values of a row's latent part, 1024 bytes.
 func (BF16) Latent(row []byte) []byte { return row[:BF16RopeOffset:BF16RopeOffset] }
 
-// Rope returns the 64 bf16 of a row, 128 bytes.
+// Rope returns the 64 bf16 values of a row's rope part, 128 bytes.
 func (BF16) Rope(row []byte) []byte { return row[BF16RopeOffset:BF16RowBytes:BF16RowBytes] }
 
-// putBF16 writes len(v) bf16 to dst.
+// putBF16 converts v to bf16 and writes it to dst.
 func putBF16(dst []byte, v []float32) {
 	dst = dst[:len(v)*2]
 	for i, f := range v {
@@ -48,7 +48,8 @@ func putBF16(dst []byte, v []float32) {
 	}
 }
 
-// getBF16 reads len(v) bf16, a multiple of four, from src: four to a load, each moved to the upper half of a float32.
+// getBF16 reads len(v) bf16 values from src, four per load; a bf16 is the upper half of a float32. len(v) is a multiple
+// of four.
 func getBF16(v []float32, src []byte) {
 	src = src[:len(v)*2]
 	for ; len(v) >= 4 && len(src) >= 8; v, src = v[4:], src[8:] {

@@ -2,6 +2,6 @@ package layout
 
 import "errors"
 
-// ErrKind is returned for a layout name that does not exist, or for a kind that is not of the expected type, for
-// example an index layout if a main layout is expected.
+// ErrKind means that there is no layout with a given name, or that a layout has another use, for example an index
+// layout where a layout of latent rows is required.
 var ErrKind = errors.New("layout not supported here")

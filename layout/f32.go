@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// F32RowBytes is the size of an F32Row2304 row: 576*4 = 2304.
+// F32RowBytes is the size of an F32Row2304 row in bytes: 576*4 = 2304.
 const F32RowBytes = RowDim * 4
 
-// F32 is the layout F32Row2304: 576 float32, latent then rope. It is exact and used for verification.
+// F32 is the layout F32Row2304: 576 float32 values, latent then rope. It is exact, for verification.
 type F32 struct{}
 
 // Kind returns F32Row2304.
@@ -31,11 +31,11 @@ func (F32) Decode(v []float32, page []byte, slot int) {
 	getF32(values(F32Row2304, v, RowDim), row(F32Row2304, page, slot, F32RowBytes))
 }
 
-// littleEndian reports that float32 values have the byte order of rows in memory, so that rows can be copied. Copying
-// is faster, which matters because every query of the reference backend copies every row that it reads.
+// littleEndian reports whether the machine has the byte order of rows, so that rows can be copied. Copies are faster,
+// which matters because the reference backend decodes every row for every query.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// putF32 writes len(v) float32 to dst.
+// putF32 writes v to dst.
 func putF32(dst []byte, v []float32) {
 	dst = dst[:len(v)*4]
 	if littleEndian {
@@ -47,7 +47,7 @@ func putF32(dst []byte, v []float32) {
 	}
 }
 
-// getF32 reads len(v) float32 from src.
+// getF32 reads len(v) float32 values from src.
 func getF32(v []float32, src []byte) {
 	src = src[:len(v)*4]
 	if littleEndian {
@@ -59,7 +59,7 @@ func getF32(v []float32, src []byte) {
 	}
 }
 
-// bytesOf returns the memory of v as bytes, four for each value; bytes need no alignment.
+// bytesOf returns the memory of v as bytes, 4*len(v) of them. Bytes need no alignment.
 func bytesOf(v []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }

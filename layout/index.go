@@ -6,15 +6,15 @@ import (
 	"sparrow/internal/num"
 )
 
-// Bytes of one token in an IndexPage132 page, and of a pool page: 64*128 keys + 64*4 scales.
+// Bytes of a token in an IndexPage132 page, and of a page of 64 tokens: 64*128 key bytes and 64*4 scale bytes.
 const (
 	IndexScaleBytes = 4
 	IndexTokenBytes = IndexDim + IndexScaleBytes   // 128 + 4 = 132
 	IndexPageBytes  = PageTokens * IndexTokenBytes // 64*132 = 8448
 )
 
-// IndexFP8 is the layout IndexPage132. A page of n tokens is n*128 key bytes, then n float32 scales: it is not made of
-// 132-byte rows, so tokens are moved in two pieces (CopyTokens).
+// IndexFP8 is the layout IndexPage132. A page of n tokens is n*128 key bytes, then n float32 scales. A token is
+// therefore not contiguous; CopyTokens copies both parts.
 type IndexFP8 struct {
 	// Mode selects how Encode computes the scale; Decode does not depend on it.
 	Mode num.ScaleMode
@@ -23,7 +23,7 @@ type IndexFP8 struct {
 // IndexSlot is one token of a page of indexer keys.
 type IndexSlot struct {
 	Page   []byte
-	Tokens int // number of tokens of the page
+	Tokens int // number of tokens in the page
 	Slot   int // index of the token in the page
 }
 
@@ -43,7 +43,7 @@ func (l IndexFP8) Encode(page []byte, tokens, slot int, key []float32) {
 	storeF32(page[indexScaleAt(tokens, slot):], scale)
 }
 
-// Decode implements Index: e4m3 times the token's scale, rounded once to float32.
+// Decode implements Index: the e4m3 value times the token's scale, rounded to float32.
 func (l IndexFP8) Decode(key []float32, page []byte, tokens, slot int) {
 	checkIndex(IndexPage132, page, tokens, slot, IndexTokenBytes)
 	num.DequantE4M3(values(IndexPage132, key, IndexDim), l.Key(page, slot), l.Scale(page, tokens, slot))
@@ -54,28 +54,28 @@ func (IndexFP8) Key(page []byte, slot int) []byte {
 	return page[slot*IndexDim : (slot+1)*IndexDim : (slot+1)*IndexDim]
 }
 
-// Keys returns the [tokens, 128] block of e4m3 bytes that starts the page.
+// Keys returns the e4m3 bytes [tokens, 128] with which the page begins.
 func (IndexFP8) Keys(page []byte, tokens int) []byte {
 	return page[: tokens*IndexDim : tokens*IndexDim]
 }
 
-// Scale returns the scale of a token.
+// Scale returns a token's scale.
 func (IndexFP8) Scale(page []byte, tokens, slot int) float32 {
 	return loadF32(page[indexScaleAt(tokens, slot):])
 }
 
-// KeyOffset returns the offset in bytes of the key of location loc, in a pool of pages with the given number of tokens.
+// KeyOffset returns the byte offset of the key at location loc in a pool whose pages have the given number of tokens.
 func (IndexFP8) KeyOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + loc%tokens*IndexDim
 }
 
-// ScaleOffset returns the offset in bytes of the scale of location loc, in a pool of pages with the given number of
+// ScaleOffset returns the byte offset of the scale at location loc in a pool whose pages have the given number of
 // tokens.
 func (IndexFP8) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + indexScaleAt(tokens, loc%tokens)
 }
 
-// CopyTokens copies the bytes of the keys and scales of n adjacent tokens between pages of any sizes.
+// CopyTokens copies the keys and scales of n adjacent tokens between pages, which may have different sizes.
 func (l IndexFP8) CopyTokens(dst, src IndexSlot, n int) {
 	for _, s := range [...]IndexSlot{dst, src} {
 		checkIndex(IndexPage132, s.Page, s.Tokens, s.Slot, IndexTokenBytes)
@@ -86,12 +86,12 @@ func (l IndexFP8) CopyTokens(dst, src IndexSlot, n int) {
 	copy(dst.Page[indexScaleAt(dst.Tokens, dst.Slot):], from[:n*IndexScaleBytes])
 }
 
-// indexScaleAt returns the offset of a token's scale within its page.
+// indexScaleAt returns the byte offset of a token's scale in its page.
 func indexScaleAt(tokens, slot int) int {
 	return tokens*IndexDim + slot*IndexScaleBytes
 }
 
-// checkIndex panics unless page has the given number of tokens and slot is one of them.
+// checkIndex panics unless the page has the given number of tokens and contains the slot.
 func checkIndex(k Kind, page []byte, tokens, slot, tokenBytes int) {
 	if tokens < 0 || len(page)/tokenBytes < tokens {
 		panic(fmt.Sprintf("layout: %v: a page of %d tokens needs %d bytes, got %d", k, tokens, tokens*tokenBytes,

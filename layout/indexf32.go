@@ -1,9 +1,10 @@
 package layout
 
-// IndexF32Bytes is the size of a token in IndexF32Row512: 128*4 = 512.
+// IndexF32Bytes is the size of a token in IndexF32Row512 in bytes: 128*4 = 512.
 const IndexF32Bytes = IndexDim * 4
 
-// IndexF32 is the layout IndexF32Row512: 128 float32 per token, unrotated. It is exact and used for verification.
+// IndexF32 is the layout IndexF32Row512: 128 float32 values per token, without Hadamard rotation. It is exact, for
+// verification.
 type IndexF32 struct{}
 
 // Kind returns IndexF32Row512.

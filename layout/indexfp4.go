@@ -2,7 +2,7 @@ package layout
 
 import "sparrow/internal/num"
 
-// Bytes of one token in an IndexPage68 page: 128 values of 4 bits, and an exponent for each 32 of them.
+// Bytes of a token in an IndexPage68 page: 128 values of 4 bits, and an exponent for every 32 values.
 const (
 	IndexFP4Group  = 32
 	indexFP4Values = IndexDim / 2                    // 64
@@ -10,9 +10,9 @@ const (
 	IndexFP4Bytes  = indexFP4Values + indexFP4Scales // 64 + 4 = 68
 )
 
-// IndexFP4 is the layout IndexPage68. A page of n tokens is n*64 bytes of pairs of e2m1 values, the even element in
-// the low nibble, then n*4 exponents. Values round to nearest, ties to even; an exponent is the power of two at or
-// above a group's largest magnitude over 6.
+// IndexFP4 is the layout IndexPage68. A page of n tokens is n*64 bytes of pairs of e2m1 values, the even element in the
+// low nibble, then n*4 exponents. Values are rounded to nearest, ties to even. The scale of a group is the smallest
+// power of two that is at least max(largest magnitude, 1e-4) / 6.
 type IndexFP4 struct{}
 
 // Kind returns IndexPage68.
@@ -33,7 +33,7 @@ func (l IndexFP4) Encode(page []byte, tokens, slot int, key []float32) {
 	}
 }
 
-// Decode implements Index: e2m1 times a power of two, exact.
+// Decode implements Index: the e2m1 value times its power-of-two scale, which is exact.
 func (l IndexFP4) Decode(key []float32, page []byte, tokens, slot int) {
 	packed, scales := l.token(page, tokens, slot)
 	key = values(IndexPage68, key, IndexDim)
@@ -42,19 +42,19 @@ func (l IndexFP4) Decode(key []float32, page []byte, tokens, slot int) {
 	}
 }
 
-// KeyOffset returns the offset in bytes of the values of location loc, in a pool of pages with the given number of
+// KeyOffset returns the byte offset of the values at location loc in a pool whose pages have the given number of
 // tokens.
 func (IndexFP4) KeyOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + loc%tokens*indexFP4Values
 }
 
-// ScaleOffset returns the offset in bytes of the exponents of location loc, in a pool of pages with the given number of
+// ScaleOffset returns the byte offset of the exponents at location loc in a pool whose pages have the given number of
 // tokens.
 func (IndexFP4) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + tokens*indexFP4Values + loc%tokens*indexFP4Scales
 }
 
-// CopyTokens copies the bytes of the values and exponents of n adjacent tokens between pages of any sizes.
+// CopyTokens copies the values and exponents of n adjacent tokens between pages, which may have different sizes.
 func (l IndexFP4) CopyTokens(dst, src IndexSlot, n int) {
 	for _, s := range [...]IndexSlot{dst, src} {
 		checkIndex(IndexPage68, s.Page, s.Tokens, s.Slot, IndexFP4Bytes)
@@ -65,7 +65,7 @@ func (l IndexFP4) CopyTokens(dst, src IndexSlot, n int) {
 	copy(dst.Page[l.ScaleOffset(dst.Tokens, dst.Slot):], from[:n*indexFP4Scales])
 }
 
-// token returns the values and the exponents of a token.
+// token returns the values (64 bytes) and the exponents (4 bytes) of a token.
 func (l IndexFP4) token(page []byte, tokens, slot int) (packed, scales []byte) {
 	checkIndex(IndexPage68, page, tokens, slot, IndexFP4Bytes)
 	at := l.ScaleOffset(tokens, slot)

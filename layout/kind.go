@@ -9,27 +9,28 @@ import (
 type Kind uint8
 
 const (
-	None           Kind = iota // the layer has no such cache
-	BF16Row1152                // 576 bf16
-	FP8Row656                  // 512 e4m3, 4 float32 scales, 64 bf16 rope
-	FP8Row576                  // 576 e4m3; the scale is not in the cache
-	F32Row2304                 // 576 float32
-	IndexPage132               // indexer keys: 128 e4m3 per token, then the float32 scales of the page
-	IndexF32Row512             // indexer keys: 128 float32
-	V4Row584                   // DeepSeek-V4: 448 e4m3 and 64 bf16, then, elsewhere in the page, 7 exponents and a zero
-	V4F32Row2048               // DeepSeek-V4: 512 float32
-	// indexer keys of DeepSeek-V4: 128 e2m1 per token, then the exponents of the page, one for each 32 values
+	None           Kind = iota // the layer has no cache of this use
+	BF16Row1152                // 576 bf16 values
+	FP8Row656                  // 512 e4m3 values, 4 float32 scales, 64 bf16 rope values
+	FP8Row576                  // 576 e4m3 values; the scale is not in the cache
+	F32Row2304                 // 576 float32 values
+	IndexPage132               // indexer keys: 128 e4m3 values per token; after them, the float32 scales of the page
+	IndexF32Row512             // indexer keys: 128 float32 values
+	V4Row584                   // DeepSeek-V4: 448 e4m3 and 64 bf16 values; apart from them, 7 exponents and a zero
+	V4F32Row2048               // DeepSeek-V4: 512 float32 values
+	// IndexPage68 is for indexer keys of DeepSeek-V4: 128 e2m1 values per token, then the exponents of the page, one
+	// per 32 values.
 	IndexPage68
-	FP8Row528    // rows without a rotated part: 512 e4m3, 4 float32 scales
-	BF16Row1024  // rows without a rotated part: 512 bf16
-	F32Row2048   // rows without a rotated part: 512 float32
-	V41Row288    // shared entries of DeepSeek-V4.1: 512 e2m1, then 32 e4m3 scales
-	V41Window528 // V4.1 window entries: 512 e4m3, then 16 exponents
-	V41Index68   // V4.1 indexer keys: like IndexPage68, but without a minimum scale and without Hadamard rotation
+	FP8Row528    // rows without rope values: 512 e4m3 values, 4 float32 scales
+	BF16Row1024  // rows without rope values: 512 bf16 values
+	F32Row2048   // rows without rope values: 512 float32 values
+	V41Row288    // shared entries of DeepSeek-V4.1: 512 e2m1 values, 32 e4m3 scales
+	V41Window528 // window entries of V4.1: 512 e4m3 values, 16 exponents
+	V41Index68   // indexer keys of V4.1: IndexPage68 without Hadamard rotation, with scales down to 2^-126
 	kindCount
 )
 
-// kindNames has the name of each kind and its alias in documents of other engines, if there is one.
+// kindNames has the name of each kind and the name that other engines use, if there is one.
 var kindNames = [kindCount]struct{ name, alias string }{
 	None:           {"none", ""},
 	BF16Row1152:    {"bf16-1152", "BF16_576"},
@@ -57,7 +58,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// MarshalText returns the name, so that plans and traces in JSON contain names.
+// MarshalText returns the name, so that JSON contains names instead of numbers.
 func (k Kind) MarshalText() ([]byte, error) {
 	if k >= kindCount {
 		return nil, fmt.Errorf("layout: kind %d has no name: %w", uint8(k), ErrKind)
@@ -65,7 +66,7 @@ func (k Kind) MarshalText() ([]byte, error) {
 	return []byte(k.String()), nil
 }
 
-// UnmarshalText parses a name with ParseKind.
+// UnmarshalText parses a name as ParseKind does.
 func (k *Kind) UnmarshalText(text []byte) error {
 	parsed, err := ParseKind(string(text))
 	if err != nil {
@@ -75,7 +76,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseKind returns the kind with a name or alias, ignoring case.
+// ParseKind returns the kind with the given name or alias, ignoring case.
 func ParseKind(s string) (Kind, error) {
 	for k := range kindCount {
 		n := kindNames[k]
@@ -86,7 +87,7 @@ func ParseKind(s string) (Kind, error) {
 	return None, fmt.Errorf("layout: unknown layout %q, want one of %s: %w", s, supported(), ErrKind)
 }
 
-// supported lists every name with its alias for error messages.
+// supported returns all names with their aliases, for error messages.
 func supported() string {
 	var b strings.Builder
 	for k, n := range kindNames {

@@ -4,39 +4,39 @@ import "fmt"
 
 // Main is a byte layout of one latent row per token. A page of n tokens is n consecutive rows.
 //
-// Encode and Decode never allocate. If a slice is too short or slot is outside the page, they panic with the layout and
-// the sizes: both are errors of the caller, not of the data.
+// Encode and Decode do not allocate. They panic if a slice is too short or slot is outside the page, because these are
+// errors of the caller.
 type Main interface {
 	Kind() Kind
-	// RowBytes returns the size of one token in bytes.
+	// RowBytes returns the bytes of a token.
 	RowBytes() int
-	// PageBytes returns the size in bytes of a page of the given number of tokens.
+	// PageBytes returns the bytes of a page of the given number of tokens.
 	PageBytes(tokens int) int
-	// Encode writes row, which has Width values (latent, then rope in kernel order if the layout has it), as token slot
-	// of page.
+	// Encode writes row as token slot of page. row has Width values: latent, then rope with interleaved pairs if the
+	// layout has rope values.
 	Encode(page []byte, slot int, row []float32)
 	// Decode reads token slot of page into row, which has Width values.
 	Decode(row []float32, page []byte, slot int)
 }
 
-// Index is a byte layout of indexer keys. A page may store its scales after its keys, so every access needs the page's
-// size in tokens. A buffer gathered for a batch is one page with all tokens of the batch.
+// Index is a byte layout of indexer keys. A page may store its scales after its keys, so all methods need the number of
+// tokens in the page. A buffer gathered for a batch is one page with all tokens of the batch.
 //
-// Encode and Decode never allocate, and panic for the errors for which those of Main panic.
+// Encode and Decode do not allocate. They panic if a slice is too short or slot is outside the page.
 type Index interface {
 	Kind() Kind
-	// TokenBytes returns the size of one token in bytes, including its scale.
+	// TokenBytes returns the bytes of a token including its scale.
 	TokenBytes() int
-	// PageBytes returns the size in bytes of a page of the given number of tokens.
+	// PageBytes returns the bytes of a page of the given number of tokens.
 	PageBytes(tokens int) int
-	// Encode writes key as token slot of a page of the given number of tokens. key has 128 values after LayerNorm, RoPE
-	// and, if the layout rounds, the caller's Hadamard rotation.
+	// Encode writes key as token slot of a page of the given number of tokens. key has 128 values after LayerNorm,
+	// rotary embedding and, in layouts that use it, Hadamard rotation.
 	Encode(page []byte, tokens, slot int, key []float32)
 	// Decode reads token slot of a page of the given number of tokens into key, 128 values.
 	Decode(key []float32, page []byte, tokens, slot int)
 }
 
-// MainOf returns the main layout of a kind; FP8Row576 has scale 1.
+// MainOf returns the layout of latent rows with a kind. FP8Row576 gets the scale 1.
 func MainOf(k Kind) (Main, error) {
 	switch k {
 	case BF16Row1152:
@@ -59,7 +59,7 @@ func MainOf(k Kind) (Main, error) {
 		ErrKind)
 }
 
-// IndexOf returns the index layout of a kind; IndexPage132 has power-of-two scales.
+// IndexOf returns the layout of indexer keys with a kind. IndexPage132 gets power-of-two scales.
 func IndexOf(k Kind) (Index, error) {
 	switch k {
 	case IndexPage132:
@@ -75,7 +75,7 @@ func IndexOf(k Kind) (Index, error) {
 		k, IndexPage132, IndexPage68, IndexF32Row512, V41Index68, ErrKind)
 }
 
-// EncodeRows writes rows, [n, Width], as tokens first..first+n-1 of page.
+// EncodeRows writes rows [n, Width] as tokens first to first+n-1 of page.
 func EncodeRows(l Main, page []byte, first int, rows []float32) {
 	for slot := first; len(rows) > 0; slot++ {
 		l.Encode(page, slot, rows)
@@ -83,7 +83,7 @@ func EncodeRows(l Main, page []byte, first int, rows []float32) {
 	}
 }
 
-// row returns the bytes of token slot of a page of rows.
+// row returns the bytes of token slot in a page of consecutive rows. It panics if the slot is outside the page.
 func row(k Kind, page []byte, slot, rowBytes int) []byte {
 	if slot < 0 || slot >= len(page)/rowBytes {
 		panicSlot(k, slot, len(page)/rowBytes, len(page))
@@ -91,7 +91,7 @@ func row(k Kind, page []byte, slot, rowBytes int) []byte {
 	return page[slot*rowBytes : (slot+1)*rowBytes : (slot+1)*rowBytes]
 }
 
-// values returns the first n values of a caller's slice; a token has n values.
+// values returns the first n values of v. It panics if v is shorter.
 func values(k Kind, v []float32, n int) []float32 {
 	if len(v) < n {
 		panicValues(k, len(v), n)

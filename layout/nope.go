@@ -2,7 +2,7 @@ package layout
 
 import "sparrow/internal/num"
 
-// Rows of models whose keys have no rotated part (GLM-5.3-Flash) are the 512 latent values alone.
+// Bytes of rows of models whose keys have no rope values (GLM-5.3-Flash): only the 512 latent values.
 const (
 	NopeScaleOffset = LatentDim                 // 512
 	NopeRowBytes    = NopeScaleOffset + Tiles*4 // 512 + 16 = 528
@@ -10,7 +10,7 @@ const (
 	NopeF32Bytes    = LatentDim * 4             // 2048
 )
 
-// Width returns the number of values of a row of a main layout: 576, or 512 if rows have no rotated part.
+// Width returns the number of values of a latent row: 576, or 512 for layouts without rope values.
 func Width(k Kind) int {
 	switch k {
 	case FP8Row528, BF16Row1024, F32Row2048:
@@ -19,8 +19,8 @@ func Width(k Kind) int {
 	return RowDim
 }
 
-// NopeFP8 is the layout FP8Row528: 512 e4m3 and one float32 scale per 128 values, which are the first 528 bytes of
-// FP8Row656.
+// NopeFP8 is the layout FP8Row528: 512 e4m3 values and one float32 scale per 128 of them, the first 528 bytes of an
+// FP8Row656 row.
 type NopeFP8 struct{}
 
 // Kind returns FP8Row528.
@@ -32,12 +32,12 @@ func (NopeFP8) RowBytes() int { return NopeRowBytes }
 // PageBytes returns the size of a page, 528 bytes per token.
 func (NopeFP8) PageBytes(tokens int) int { return tokens * NopeRowBytes }
 
-// Encode implements Main with scales that are powers of two.
+// Encode implements Main with power-of-two scales.
 func (NopeFP8) Encode(page []byte, slot int, v []float32) {
 	quantBlock(row(FP8Row528, page, slot, NopeRowBytes), values(FP8Row528, v, LatentDim))
 }
 
-// Decode implements Main: e4m3 times scale, rounded once to float32.
+// Decode implements Main: the e4m3 value times its scale, rounded to float32.
 func (NopeFP8) Decode(v []float32, page []byte, slot int) {
 	v, b := values(FP8Row528, v, LatentDim), row(FP8Row528, page, slot, NopeRowBytes)
 	for t := range Tiles {
@@ -51,7 +51,7 @@ func (NopeFP8) Scales(row []byte) [Tiles]float32 {
 	return [Tiles]float32{loadF32(s), loadF32(s[4:]), loadF32(s[8:]), loadF32(s[12:])}
 }
 
-// NopeBF16 is the layout BF16Row1024: 512 bfloat16. Encode rounds to nearest even.
+// NopeBF16 is the layout BF16Row1024: 512 bf16 values. Encode rounds to nearest, ties to even.
 type NopeBF16 struct{}
 
 // Kind returns BF16Row1024.
@@ -73,7 +73,7 @@ func (NopeBF16) Decode(v []float32, page []byte, slot int) {
 	getBF16(values(BF16Row1024, v, LatentDim), row(BF16Row1024, page, slot, NopeBF16Bytes))
 }
 
-// NopeF32 is the layout F32Row2048: 512 float32. It is exact and used for verification.
+// NopeF32 is the layout F32Row2048: 512 float32 values. It is exact, for verification.
 type NopeF32 struct{}
 
 // Kind returns F32Row2048.

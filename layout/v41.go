@@ -6,16 +6,16 @@ import (
 	"sparrow/internal/num"
 )
 
-// Bytes of the entries of DeepSeek-V4.1 (v41 spec, 4). All 512 values are quantised, including the rotated ones.
+// Bytes of the entries of DeepSeek-V4.1 (v41 spec, 4). All 512 values are quantised, including the rope values.
 const (
-	V41WindowGroup = 32 // window values that share a scale
+	V41WindowGroup = 32 // values of a window entry per scale
 	V41WindowBytes = V4Dim + V4Dim/V41WindowGroup
-	V41EntryGroup  = 16 // values of a shared entry that share a scale
+	V41EntryGroup  = 16 // values of a shared entry per scale
 	v41Packed      = V4Dim / 2
 	V41EntryBytes  = v41Packed + V4Dim/V41EntryGroup
 )
 
-// V41Window is the layout V41Window528: 512 e4m3, then the exponents of 16 groups of 32, one entry after the other.
+// V41Window is the layout V41Window528: 512 e4m3 values, then 16 exponents, one per 32 values.
 type V41Window struct{}
 
 // Kind returns V41Window528.
@@ -27,7 +27,7 @@ func (V41Window) EntryBytes() int { return V41WindowBytes }
 // PageBytes returns the size of a page, 528 bytes per entry.
 func (V41Window) PageBytes(entries int) int { return entries * V41WindowBytes }
 
-// Encode implements V4. It rounds the values to bf16 first.
+// Encode implements V4. It rounds the values to bf16 before it quantises them.
 func (l V41Window) Encode(page []byte, entries, slot int, v []float32) {
 	checkIndex(V41Window528, page, entries, slot, V41WindowBytes)
 	v = values(V41Window528, v, V4Dim)
@@ -44,7 +44,7 @@ func (l V41Window) Encode(page []byte, entries, slot int, v []float32) {
 	}
 }
 
-// Decode implements V4 without rounding; the values are also exact in bf16.
+// Decode implements V4 without rounding; bf16 can represent the values.
 func (l V41Window) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V41Window528, page, entries, slot, V41WindowBytes)
 	v = values(V41Window528, v, V4Dim)
@@ -61,8 +61,8 @@ func (V41Window) Row(page []byte, slot int) (data, scales []byte) {
 	return row[:V4Dim], row[V4Dim:]
 }
 
-// V41Entry is the layout V41Row288: 512 e2m1 in 256 bytes, the even element in the low nibble, then the e4m3 scales of
-// 32 groups of 16, one entry after the other.
+// V41Entry is the layout V41Row288: 512 e2m1 values in 256 bytes, the even element in the low nibble, then 32 e4m3
+// scales, one per 16 values.
 type V41Entry struct{}
 
 // Kind returns V41Row288.
@@ -74,8 +74,8 @@ func (V41Entry) EntryBytes() int { return V41EntryBytes }
 // PageBytes returns the size of a page, 288 bytes per entry.
 func (V41Entry) PageBytes(entries int) int { return entries * V41EntryBytes }
 
-// Encode implements V4. It rounds the values to bf16 first. It divides by the scale, because the product with its
-// inverse can round to the other side of a tie.
+// Encode implements V4. It rounds the values to bf16 before it quantises them. It divides by the scale, because
+// multiplying by the inverse may round differently at a tie.
 func (l V41Entry) Encode(page []byte, entries, slot int, v []float32) {
 	checkIndex(V41Row288, page, entries, slot, V41EntryBytes)
 	v = values(V41Row288, v, V4Dim)
@@ -91,7 +91,7 @@ func (l V41Entry) Encode(page []byte, entries, slot int, v []float32) {
 	}
 }
 
-// Decode implements V4 without rounding; the values are also exact in bf16.
+// Decode implements V4 without rounding; bf16 can represent the values.
 func (l V41Entry) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V41Row288, page, entries, slot, V41EntryBytes)
 	v = values(V41Row288, v, V4Dim)
@@ -111,7 +111,7 @@ func (V41Entry) Row(page []byte, slot int) (data, scales []byte) {
 	return row[:v41Packed], row[v41Packed:]
 }
 
-// roundGroup writes the first len(to) values of v, rounded to bf16, to `to` and returns the largest magnitude.
+// roundGroup rounds the first len(to) values of v to bf16, stores them in to, and returns their largest magnitude.
 func roundGroup(to, v []float32) float32 {
 	top := float32(0)
 	for i := range to {
@@ -123,14 +123,13 @@ func roundGroup(to, v []float32) float32 {
 	return top
 }
 
-// IndexV41 is the layout V41Index68: pages of [IndexFP4] for keys without Hadamard rotation. The minimum scale is that
-// of float32.
+// IndexV41 is the layout V41Index68: [IndexFP4] for keys without Hadamard rotation. The smallest scale is 2^-126.
 type IndexV41 struct{ IndexFP4 }
 
 // Kind returns V41Index68.
 func (IndexV41) Kind() Kind { return V41Index68 }
 
-// Encode implements Index. It rounds the values to bf16 first.
+// Encode implements Index. It rounds the values to bf16 before it quantises them.
 func (l IndexV41) Encode(page []byte, tokens, slot int, key []float32) {
 	packed, scales := l.token(page, tokens, slot)
 	key = values(V41Index68, key, IndexDim)
@@ -145,8 +144,8 @@ func (l IndexV41) Encode(page []byte, tokens, slot int, key []float32) {
 	}
 }
 
-// RoundV41 rounds a group of values whose largest magnitude is top to values that an indexer key or query can
-// represent, and returns the exponent of their scale.
+// RoundV41 rounds a group of an indexer key or query to values that e2m1 with a common scale can represent. top is the
+// group's largest magnitude. It returns the exponent of the scale.
 func RoundV41(group []float32, top float32) byte {
 	const inverse = float32(1) / num.MaxE2M1
 	e := num.E8M0(num.CeilPow2(max(top, 6*0x1p-126) * inverse))
@@ -157,7 +156,7 @@ func RoundV41(group []float32, top float32) byte {
 	return e
 }
 
-// RoundV41Queries rounds indexer queries in groups, in the way in which keys are rounded.
+// RoundV41Queries rounds indexer queries, in groups, as keys are rounded.
 func RoundV41Queries(q []float32) {
 	for ; len(q) >= IndexFP4Group; q = q[IndexFP4Group:] {
 		RoundV41(q[:IndexFP4Group], roundGroup(q[:IndexFP4Group], q))

@@ -1,10 +1,10 @@
 package plan
 
-// Batch is the scheduler's description of one forward pass.
+// Batch describes one forward pass: its requests with their lengths, and which outputs are needed.
 type Batch struct {
 	Mode     Mode      `json:"mode"`
 	Requests []Request `json:"requests"`
-	// Pass states which layers run: the model's own, or its drafting layer.
+	// Pass selects the layers that run: the main layers, or the drafting layer.
 	Pass Pass `json:"pass,omitempty"`
 	// Record defines what is recorded in every layer in addition to the logits, for the rows that requests record.
 	Record Record `json:"record,omitzero"`
@@ -13,42 +13,41 @@ type Batch struct {
 	// Draws reports that the device samples tokens of rows that are not returned whole, with the parameters in the
 	// input block.
 	Draws bool `json:"draws,omitempty"`
-	// PaddedRows is the number of rows that kernels process if the batch is padded; 0 means no padding. Decode-like
-	// batches pad whole requests.
+	// PaddedRows is the number of rows that kernels process if the batch is padded; 0 means no padding. Batches of
+	// decode, verify or draft requests are padded by whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`
 	Graph      GraphMode `json:"graph"`
-	// NeedSeed requests selection indices even if the dense form does not need them.
+	// NeedSeed requests selection indices even if attention over every key (the dense form) does not need them.
 	NeedSeed bool `json:"need_seed,omitempty"`
-	// FreeBytes is the device memory free right now; 0 means not measured.
+	// FreeBytes is the device memory that is free now; 0 means not measured.
 	FreeBytes int64 `json:"free_bytes,omitempty"`
-	// TablePages is the width of the page tables; 0 derives it from the
-	// longest request, rounded up to a power of two.
+	// TablePages is the width of the page tables; 0 means the pages of the longest request, rounded up to a power of
+	// two.
 	TablePages int `json:"table_pages,omitempty"`
 }
 
 // Request is one sequence of the batch.
 //
-// Seq counts keys, and its meaning follows the mode: extend and decode include
-// the new tokens, verify excludes the N drafts, draft includes the N tokens.
-// A decode-like request of length 0 is padding.
+// Seq is a number of keys. It includes the new tokens in the modes extend, decode and draft, but excludes the N drafts
+// in the mode verify. A decode, verify or draft request with Seq 0 is padding.
 type Request struct {
-	// Kind is the mode of the request in a mixed batch. Otherwise it may be unset and must not contradict the batch.
+	// Kind is the mode of the request in a mixed batch. In other batches it is unset or equal to the batch's mode.
 	Kind   Mode `json:"kind,omitempty"`
 	Seq    int  `json:"seq"`
 	Prefix int  `json:"prefix,omitempty"` // extend: cached tokens
 	Extend int  `json:"extend,omitempty"` // extend: new tokens; Seq = Prefix + Extend
-	N      int  `json:"n,omitempty"`      // verify, draft: rows; 0 takes Config.N
+	N      int  `json:"n,omitempty"`      // verify, draft: number of rows; 0 means Config.N
 	// Logits is the number of last new tokens whose logits are computed.
 	Logits int `json:"logits,omitempty"`
-	// Best reports that only the best token of these rows is needed: whole rows stay on the device.
+	// Best means that only the most probable token of these rows is returned; the logits stay on the device.
 	Best bool `json:"best,omitempty"`
-	// Padding means that the decode-like request only pads the batch: Seq is 0, and its rows store nothing and attend
-	// to no key.
+	// Padding means that a decode, verify or draft request only pads the batch: Seq is 0, and its rows store nothing
+	// and attend to no key.
 	Padding bool `json:"padding,omitempty"`
 	// Rank is the rank that has the sequence's pages, if ranks divide attention by requests.
 	Rank int `json:"rank,omitempty"`
-	// Records is the number of new tokens that are recorded, from new token RecordFrom on. A plan depends only on their
-	// number.
+	// Records is the number of new tokens that are recorded, from new token RecordFrom on. The plan depends on Records
+	// but not on RecordFrom.
 	Records    int `json:"records,omitempty"`
 	RecordFrom int `json:"record_from,omitempty"`
 	// Replays is the number of new tokens that replay recorded choices, from ReplayFrom on.
@@ -69,19 +68,19 @@ func (r Record) With(o Record) Record {
 	return Record{r.Hidden || o.Hidden, r.Selections || o.Selections, r.Scores || o.Scores, r.Experts || o.Experts}
 }
 
-// Replay selects the choices that rows replay.
+// Replay selects which recorded choices replayed rows use.
 type Replay struct {
 	Selections bool `json:"selections,omitempty"`
 	Experts    bool `json:"experts,omitempty"`
 }
 
-// Pass states which layers of a model run.
+// Pass selects the layers of a model that run.
 type Pass uint8
 
-// PassTarget runs the model. The others run its drafting layer: PassDraft continues hidden states of the target,
-// PassChain those of the previous pass of the drafting layer. PassPick continues from the layer inputs of rows that a
-// PassDraft without logits has stored. PassBlock drafts a block of tokens for every request at once (Model.Block);
-// its rows are not part of the sequence.
+// PassTarget runs the main layers. The other passes run the drafting layer: PassDraft reads hidden states of the
+// target, PassChain those of the previous pass of the drafting layer. PassPick continues from the layer inputs of rows
+// that a PassDraft without logits has stored. PassBlock drafts a block of tokens for every request at once
+// (Model.Block); its rows are not part of the sequence.
 const (
 	PassTarget Pass = iota
 	PassDraft
@@ -96,24 +95,25 @@ func (p Pass) String() string                { return passes.text(p) }
 func (p Pass) MarshalText() ([]byte, error)  { return passes.marshal(p) }
 func (p *Pass) UnmarshalText(t []byte) error { return passes.unmarshal(p, t) }
 
-// ExtendRequest appends extend tokens to a cached prefix.
+// ExtendRequest returns a request that appends extend tokens to a prefix of prefix cached tokens.
 func ExtendRequest(extend, prefix int) Request {
 	return Request{Kind: ModeExtend, Seq: prefix + extend, Prefix: prefix, Extend: extend}
 }
 
-// DecodeRequest decodes one token; seq includes it.
+// DecodeRequest returns a request that decodes one token; seq includes this token.
 func DecodeRequest(seq int) Request { return Request{Kind: ModeDecode, Seq: seq} }
 
-// VerifyRequest checks n drafts; seq excludes them.
+// VerifyRequest returns a request that verifies n drafts; seq excludes the drafts.
 func VerifyRequest(n, seq int) Request { return Request{Kind: ModeVerify, Seq: seq, N: n} }
 
-// DraftRequest runs n tokens through the draft layer; seq includes them.
+// DraftRequest returns a request that runs n tokens through the drafting layer; seq includes these tokens.
 func DraftRequest(n, seq int) Request { return Request{Kind: ModeDraft, Seq: seq, N: n} }
 
-// NewBatch puts requests into one batch of the given mode.
+// NewBatch returns a batch of requests in the given mode.
 func NewBatch(mode Mode, requests ...Request) Batch { return Batch{Mode: mode, Requests: requests} }
 
-// Add appends a request with its kind. The batch gets the mode of its requests, or is mixed if they differ.
+// Add appends a request, whose Kind is set. The batch gets the mode of its requests, or ModeMixed if their kinds
+// differ.
 func (b *Batch) Add(r Request) {
 	if len(b.Requests) == 0 {
 		b.Mode = r.Kind

@@ -25,8 +25,8 @@ func (b *Batch) Rows(cfg *Config, i int) int {
 	return 0
 }
 
-// firstPosition returns the position of the first of a request's rows new tokens.
-// It is negative for a padded request shorter than its rows.
+// firstPosition returns the position of the first new token of request i, which has the given number of rows. It is
+// negative if a padding request is shorter than its rows.
 func (b *Batch) firstPosition(i, rows int) int {
 	r := &b.Requests[i]
 	if r.Padding {
@@ -56,14 +56,14 @@ func (b *Batch) KeysOf(cfg *Config, i int) int {
 	return max(0, b.firstPosition(i, rows)+rows)
 }
 
-// ErrLengths refuses lengths that contradict each other.
+// ErrLengths returns an error about lengths that contradict each other.
 func ErrLengths(format string, args ...any) error {
 	return &Error{Code: E26, Asked: fmt.Sprintf(format, args...),
 		Supported: "lengths as each mode defines them: extend has seq = prefix + extend, verify excludes its " +
 			"drafts, draft includes them"}
 }
 
-// check refuses batches that contradict themselves.
+// check returns an error if fields of the batch contradict each other.
 func (b *Batch) check(cfg *Config) error {
 	if b.Mode == ModeUnset || int(b.Mode) >= len(modes.words) {
 		return &Error{Code: E20, Asked: fmt.Sprintf("a batch of mode %q", b.Mode), Supported: modes.list()}
@@ -166,8 +166,9 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 // within reports whether n rows from first on are among the given number of rows.
 func within(first, n, rows int) bool { return n == 0 || first >= 0 && n > 0 && first <= rows-n }
 
-// checkGraph refuses graph modes that the batch cannot use: captured and replayed graphs hold decode-like rows only,
-// piecewise graphs prompt rows of other engines. A rank without rows takes part in either.
+// checkGraph returns an error if the batch cannot use its graph mode. Captured and replayed graphs hold decode, verify
+// and draft rows. Piecewise graphs hold prompt rows, in plans of other engines. A rank without rows may use all of
+// them.
 func (b *Batch) checkGraph(cfg *Config) error {
 	ours := cfg.Catalog == CatalogSparrow
 	switch {
@@ -195,8 +196,8 @@ func (b *Batch) checkGraph(cfg *Config) error {
 	return nil
 }
 
-// tablePages returns the width of the page tables: as given, or the pages of the longest request, rounded up to a power
-// of two so that plans can be reused.
+// tablePages returns the width of the page tables: Batch.TablePages, or the pages of the longest request, rounded up to
+// a power of two so that plans can be reused.
 func (b *Batch) tablePages(cfg *Config) (int, error) {
 	longest := 1
 	for i := range b.Requests {

@@ -58,7 +58,7 @@ func batchError(text, why string) error {
 		Supported: strings.ReplaceAll(BatchSyntax, "\n", "; ")}
 }
 
-// parsePart reads one group of a mixed batch; a group without a kind extends.
+// parsePart reads one group of a mixed batch; a group without a kind has the kind extend.
 func (b *Batch) parsePart(text, part string) error {
 	word, rest, named := strings.Cut(part, ":")
 	if !named {
@@ -71,8 +71,7 @@ func (b *Batch) parsePart(text, part string) error {
 	return b.parseList(text, kind, rest)
 }
 
-// parseList reads the requests of one kind, with the leading N where the kind
-// has one.
+// parseList reads the requests of one kind, with the leading N of verify and draft.
 func (b *Batch) parseList(text string, kind Mode, list string) error {
 	n := 0
 	if kind == ModeVerify || kind == ModeDraft {

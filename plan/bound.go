@@ -5,25 +5,25 @@ import "slices"
 // Most holds the limits of passes of one kind.
 type Most struct {
 	Pass     Pass
-	Rows     int // new tokens
+	Rows     int // maximum new tokens
 	Requests int
-	Prompts  int // prompts among Requests; 0 if every request decodes or follows a decode
-	Context  int // tokens of a sequence
+	Prompts  int // maximum prompts among Requests; 0 if all requests decode, verify or draft
+	Context  int // maximum tokens of a sequence
 	Width    int // maximum rows of a request that is not a prompt
 	Logits   int
-	Whole    int // logit rows that are returned whole
+	Whole    int // maximum rows of logits that are returned whole
 	Draws    bool
 	Record   Record
 	Recorded int
 	Replay   Replay
 	Replayed int
-	// Joint reports that the passes compute the indexer queries of all rows at once (Plan.JointQueries).
+	// Joint means that passes compute the indexer queries of all rows together (Plan.JointQueries).
 	Joint bool
 }
 
-// Bound returns a plan in which every count is at least that of any pass within m, so its memory layout is large
-// enough for any such pass. The plan does not belong to a batch: it has a segment for every kind of rows, with all
-// rows in one launch, so its segments overlap.
+// Bound returns a plan whose every count is at least that of any pass within the limits m, so memory laid out for it is
+// large enough for all these passes. The plan has no batch: it has a segment for every kind of rows, each with all rows
+// in one launch, so its segments overlap.
 //
 // Each count grows with rows and keys, and the memory of a launch grows with its counts, with one exception: with
 // more keys, fewer score rows are computed at a time. Between the two extremes of this trade-off (all rows at a time,
@@ -36,7 +36,7 @@ func Bound(cfg Config, m Most) *Plan {
 		Replay: m.Replay, Replayed: m.Replayed, JointQueries: m.Joint}
 	longest := NewBatch(ModeDecode, DecodeRequest(m.Context))
 	w := &bounder{Builder: Builder{cfg: &cfg, cat: &sparrowCatalogue, b: &longest, plan: p}, m: m}
-	p.TablePages, _ = longest.tablePages(&cfg) // a width that is not given is never refused
+	p.TablePages, _ = longest.tablePages(&cfg) // there is no error, because TablePages is not set
 	ranks := 1
 	if cfg.Model.ByRequests() {
 		ranks = cfg.Model.Ranks
@@ -53,7 +53,7 @@ func Bound(cfg Config, m Most) *Plan {
 	return p
 }
 
-// bounder carries one call of Bound.
+// bounder holds the state of one call of Bound.
 type bounder struct {
 	Builder
 	m    Most
@@ -61,7 +61,7 @@ type bounder struct {
 	sum  gathered
 }
 
-// segments adds a segment of every kind that rows of the pass can be of.
+// segments adds a segment for every kind of rows that the pass can have.
 func (w *bounder) segments() {
 	cfg, m := w.cfg, &w.m
 	v4 := cfg.Model.V4()
@@ -93,7 +93,7 @@ func (w *bounder) segments() {
 	}
 }
 
-// add adds a segment of a kind whose requests have at most the given number of keys.
+// add adds a segment of one kind of rows, whose requests have at most the given number of keys.
 func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	s := Segment{Row: row, NextN: nextN, Rank: w.rank, Rows: rows, KernelRows: rows, Requests: w.m.Requests,
 		Layout: w.cfg.Layout, Spans: []Span{{To: max(nextN, 1)}}}
@@ -119,10 +119,11 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 		w.launch(s, most, keys, keys)
 		return
 	}
-	if s.Indexer.Kind != IndexerRagged { // scores of pages in place are as wide as the table
+	if s.Indexer.Kind != IndexerRagged { // scores of pages that are read in place have the width of the page table
 		keys = w.plan.TablePages * w.cfg.Page
 	}
-	// The maximum number of scores at a time: what a small batch may use without a check, the budget, or one row.
+	// The maximum number of scores at a time is the largest of three: the size below which no check is made, the
+	// budget, and one row.
 	width := w.scoreWidth(keys)
 	scores := max(smallScores+4*rows, int(w.scoreBudget()/4), width)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = width, clamp(scores/width, 1, most)
@@ -130,7 +131,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	if s.Indexer.RowsPerChunk == most {
 		return
 	}
-	// The other extreme: all rows at a time, with the number of keys for which that many scores are left.
+	// A launch that scores all rows at a time, with as many keys as the maximum number of scores allows (see Bound).
 	fewer := roundUp(scores/most+1, 4)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = fewer, most
 	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))
@@ -197,7 +198,7 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 func (w *bounder) prompts() int { return min(w.m.Prompts, w.m.Requests) }
 
 // launch adds a segment with one launch of the given number of rows. Its requests have at most the given number of
-// keys, of which they score at most index.
+// keys, and at most index indexer keys.
 func (w *bounder) launch(s Segment, rows, keys, index int) {
 	cfg, m := w.cfg, &w.cfg.Model
 	l := Launch{Rows: rows, Spans: len(s.Spans)}
@@ -210,12 +211,12 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 			l.Heavy.Count = all * (keys / ratio128)
 		}
 		if flat || s.Indexer.Kind == IndexerRagged {
-			// Groups in the list are exactly the groups that are scored.
+			// The list Groups has one entry for each group that is scored.
 			l.Groups.Count = all * (index / ratio4)
 			l.Index = l.Groups
 		}
 	case s.Form == FormDenseMHA:
-		// Requests share a launch while their keys are within the capacity.
+		// Requests share a launch while the sum of their keys is at most the chunk capacity.
 		l.Gather.Count = min(all*keys, max(cfg.C, keys))
 	case s.Convert.Gathers():
 		l.Gather.Count = all * keys
@@ -229,7 +230,7 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 	w.plan.Segments = append(w.plan.Segments, s)
 }
 
-// boundInputs lays out the input block, and gives every rank all rows.
+// boundInputs lays out the input block, in which every rank has all rows.
 func (w *bounder) boundInputs() {
 	p, m := w.plan, &w.cfg.Model
 	p.Inputs = make([]Array, 0, arrayCount)

@@ -5,8 +5,8 @@ import "slices"
 // Build plans one batch. It is pure: equal arguments give equal plans, independently of earlier calls, and neither
 // argument is modified.
 //
-// It decides in this order: mode, kernel of the phase, form, automatic kernel, conversion, transform, indexer path,
-// launches, key.
+// It decides in this order: mode, kernel for prefill or decode, form of attention, automatic kernel, conversion, index
+// transform, indexer path, launches, key.
 func Build(cfg Config, b Batch) (*Plan, error) {
 	w, err := NewBuilder(&cfg, &sparrowCatalogue, &b)
 	if err != nil || b.Mode == ModeIdle {
@@ -38,9 +38,8 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	return w.Plan(), nil
 }
 
-// JointRows returns the maximum number of rows of a pass whose indexer queries are computed with the layer's other
-// products. On a GPU, reading the weights takes far longer than multiplying by them, so every decode pass is below the
-// limit.
+// JointRows returns the maximum number of rows of a pass whose indexer queries are computed together with the layer's
+// other matrix products. Up to this many rows, the time is bound by reading the weights.
 func JointRows(a Arch) int {
 	if a == CPU {
 		return 32
@@ -48,19 +47,17 @@ func JointRows(a Arch) int {
 	return 512
 }
 
-// Builder carries one call of Build.
+// Builder holds the state of one call of Build.
 type Builder struct {
 	cfg  *Config
 	cat  *Catalogue
 	b    *Batch
 	plan *Plan
-	// Whole reports that rows are not cut into launches: a row limit that is
-	// exceeded is an error.
+	// Whole means that rows are not cut into launches: more rows than a kernel's limit are an error.
 	Whole bool
 }
 
-// NewBuilder checks a batch and starts its plan; the plan of an idle batch is
-// complete.
+// NewBuilder checks a batch and begins its plan. For an idle batch, the plan is then complete.
 func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 	if err := b.check(cfg); err != nil {
 		return nil, err
@@ -85,7 +82,7 @@ func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 	return w, nil
 }
 
-// joins reports whether ranks combine their partial results in batches of a mode: with several ranks, on an idle
+// joins reports whether ranks combine partial results in batches of a mode. They do with several ranks, on an idle
 // rank, and in all plans of the public catalogue, which do not state the number of ranks.
 func (c *Config) joins(m Mode) bool { return !c.Runnable || m == ModeIdle || c.Model.Ranks > 1 }
 
@@ -96,7 +93,7 @@ func (w *Builder) Finish(segments ...Segment) *Plan {
 	return w.Plan()
 }
 
-// total lays the segments out one after the other and adds up their counts.
+// total sets the first row of each segment and sums up their counts.
 func (w *Builder) total() {
 	p := w.plan
 	for i := range p.Segments {
@@ -122,8 +119,8 @@ func (s *Segment) Span(i, from, to int) {
 	s.Rows += to - from
 }
 
-// Sparse sets the fields of a sparse segment that follow from its kernel; prefix reports whether any key must come from
-// the cache.
+// Sparse sets the fields of a sparse segment that follow from its kernel; prefix is true if any key must come from the
+// cache.
 func (w *Builder) Sparse(s *Segment, k Kernel, prefix bool) {
 	s.Kernel = k
 	shapeKernel(w.cfg, w.cat.Entry(k), s, prefix)
@@ -135,8 +132,8 @@ func (w *Builder) Dense(s *Segment, k Kernel, gather Convert) {
 	setHeads(w.cfg, s, w.cat.Entry(k))
 }
 
-// Pad sets the number of rows that kernels process for a segment: decode-like batches pad whole requests, prompts pad
-// rows.
+// Pad sets the number of rows that kernels process for a segment: decode, verify and draft segments are padded by whole
+// requests, prompts by rows.
 func (w *Builder) Pad(s *Segment) error {
 	s.Requests = len(s.Spans)
 	s.KernelRows = max(s.Rows, w.b.PaddedRows)

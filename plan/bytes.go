@@ -8,8 +8,8 @@ var planSize, segmentSize, spanSize, launchSize = sizeOf[Plan](), sizeOf[Segment
 var reasonSize, rejectionSize, arraySize, shareSize = sizeOf[Reason](), sizeOf[Rejection](), sizeOf[Array](),
 	sizeOf[Share]()
 
-// Bytes returns the approximate memory of a plan. The texts of its reasons count in full, although many plans may
-// share them.
+// Bytes returns the approximate memory of a plan. It includes the texts of the reasons, although many plans may share
+// these texts.
 func (p *Plan) Bytes() int {
 	n := planSize + len(p.Shape.Ranks) + len(p.Shape.Lengths) + cap(p.Segments)*segmentSize + cap(p.Shares)*shareSize +
 		8*(cap(p.RowBounds)+cap(p.DraftBounds)) + cap(p.Inputs)*arraySize + reasonBytes(p.Reasons)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A catalogue describes kernels as data: which models may use them, where, over which layouts, with which limits.
-// Resolve and Build read it and have no other knowledge of a kernel.
+// A catalogue describes kernels as data: for each kernel the models, architectures, cache layouts and limits. Resolve
+// and Build use no other information about kernels.
 
 // Set is a small set of enumerated values.
 type Set[T ~uint8] uint32
@@ -23,7 +23,6 @@ func SetOf[T ~uint8](list ...T) Set[T] {
 // Has reports whether the set contains a value.
 func (s Set[T]) Has(v T) bool { return s&(1<<v) != 0 }
 
-// archNames lists the architectures of a set.
 func archNames(s Set[Arch]) string {
 	var names []string
 	for a := range archs.words {
@@ -57,7 +56,7 @@ func onlyLayout(s Set[Layout], kv DType) Layout {
 var mainLayouts = []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, V4Row584, V4F32Row2048, BF16Row1024,
 	FP8Row528, F32Row2048, V41Row288}
 
-// kvOf returns the element type a main layout stores.
+// kvOf returns the element type of a layout of rows.
 func kvOf(l Layout) DType {
 	switch l {
 	case BF16Row1152, BF16Row1024:
@@ -82,37 +81,37 @@ type Entry struct {
 	Both    bool // serves V4 in addition to the DSA family
 	Dense   bool // serves only models without an indexer
 	Pooled  bool // serves only models with pooled index keys
-	// OnRequest reports that the kernel is used only if it is named.
+	// OnRequest means that the kernel is used only if the user names it.
 	OnRequest bool
 
-	// Reads are layouts that are read in place. Gathers are layouts whose rows are first gathered for the batch, by
-	// the given conversion. Rewrites are layouts whose pages are first rewritten as 656-byte pages. The last two are
-	// only for prompt rows: a conversion per decode step is never planned.
+	// Reads lists the layouts that are read in place. For layouts in Gathers, the conversion GatherBy first gathers the
+	// rows of the batch. For layouts in Rewrites, the pages are first rewritten as 656-byte pages. Gathers and Rewrites
+	// apply only to prompt rows.
 	Reads    Set[Layout]
 	Gathers  Set[Layout]
 	GatherBy Convert
 	Rewrites Set[Layout]
 
-	// Heads returns the padded head count and how often a head is repeated.
+	// Heads returns the padded number of heads and how often each head is repeated, or the text of an error.
 	Heads func(hw *Hardware, heads int) (padded, repeat int, err string)
-	// TopK returns a description of what is wrong with an index_topk.
+	// TopK returns the text of an error about a value of index_topk, or an empty text.
 	TopK func(hw *Hardware, k int) string
-	// Rows returns the maximum number of rows of one launch of a kernel with the given number of heads, 0 for no
-	// limit, and its cause.
+	// Rows returns the maximum number of rows of one launch of a kernel with the given number of heads, and the cause
+	// of this limit. 0 means no limit.
 	Rows func(hw *Hardware, heads int) (int, string)
-	// SplitKV reports that the key range is cut by a schedule and partial sums of
-	// every row are merged (dispatch 17).
+	// SplitKV means that a schedule cuts the key range, and that the partial sums of every row are merged (dispatch
+	// 17).
 	SplitKV bool
-	// Segments reports that rows are cut into fixed segments of keys whose partial results are kept in scratch memory
+	// Segments means that rows are cut into fixed segments of keys whose partial results are kept in scratch memory
 	// (sparseScratch).
 	Segments bool
-	// Ropes reports that FP8 rows are rotated and quantised inside the kernel.
+	// Ropes means that FP8 rows are rotated and quantised inside the kernel.
 	Ropes bool
-	// More returns further objections.
+	// More returns further reasons against the kernel; it may be nil.
 	More func(d *Demand) []Objection
 }
 
-// Demand is the requirement on one side of the kernel pair.
+// Demand holds the requirements that the prefill kernel or the decode kernel must meet.
 type Demand struct {
 	Hardware *Hardware
 	Model    *Model
@@ -120,13 +119,13 @@ type Demand struct {
 	Phase    Phase
 }
 
-// Objection is one reason against a kernel, with the code it would fail with.
+// Objection is one reason against a kernel, with the code of the error if the kernel were requested.
 type Objection struct {
 	Code Code
 	Text string
 }
 
-// readable returns the layouts that the kernel can process in a phase, in place or not.
+// readable returns the layouts that the kernel can process in a phase, in place or after a conversion.
 func (e *Entry) readable(p Phase) Set[Layout] {
 	if p == PhaseDecode {
 		return e.Reads
@@ -145,13 +144,12 @@ func (e *Entry) family(m *Model) bool {
 	return e.Both || e.V4 == m.V4()
 }
 
-// serves reports whether the kernel may serve a phase.
+// serves reports whether the kernel may be used in a phase.
 func (e *Entry) serves(p Phase) bool {
 	return p == PhasePrefill && e.Prefill || p == PhaseDecode && e.Decode
 }
 
-// against lists every reason why the kernel cannot serve the demand, most
-// fundamental first. An empty list means it fits.
+// against lists every reason why the kernel does not meet the demand, most fundamental first.
 func (e *Entry) against(d *Demand) []Objection {
 	var list []Objection
 	add := func(code Code, format string, args ...any) {
@@ -207,10 +205,10 @@ type Catalogue struct {
 	Name    Catalog
 	Entries []Entry
 	Aliases map[string]Kernel // other spellings of this catalogue's kernels
-	Foreign map[Kernel]Kernel // for each kernel of the other catalogue, the nearest kernel of this one
+	Foreign map[Kernel]Kernel // for each kernel of the other catalogue, the kernel of this one to suggest
 }
 
-// Pair is a candidate for prefill and decode.
+// Pair holds a prefill kernel and a decode kernel.
 type Pair struct{ Prefill, Decode Kernel }
 
 // Entry returns the entry of a kernel, or nil.
@@ -223,7 +221,7 @@ func (c *Catalogue) Entry(k Kernel) *Entry {
 	return nil
 }
 
-// names lists the kernels that may serve a phase of a model.
+// names lists the kernels that may be used in a phase of a model.
 func (c *Catalogue) names(p Phase, m *Model) string {
 	var names []string
 	for i := range c.Entries {
@@ -252,7 +250,7 @@ func TooManyHeads(heads, most int) string {
 		heads, most, ranks)
 }
 
-// MultipleOf demands that index_topk is a multiple of n.
+// MultipleOf returns the text of an error if index_topk (k) is not a multiple of n.
 func MultipleOf(k, n int) string {
 	if k%n != 0 {
 		return fmt.Sprintf("index_topk %d is not a multiple of %d", k, n)

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// sparrowCatalogue lists the kernels of this project. Prompt rows with at most T keys use dense-ragged with any pair;
-// the pair is used for the other rows.
+// sparrowCatalogue lists the kernels of this project. Prompt rows with at most Config.T keys use the kernel
+// dense-ragged; all other rows use the chosen pair.
 var sparrowCatalogue = Catalogue{
 	Name: CatalogSparrow,
 	Aliases: map[string]Kernel{
@@ -97,8 +97,8 @@ var (
 	nopeLayouts = SetOf(BF16Row1024, FP8Row528, F32Row2048)
 )
 
-// The GPU kernels are persistent and divide rows among their blocks: they need no planned schedule, and no axis of a
-// grid counts rows. The limit of a launch is an int32 that counts units of work.
+// The GPU kernels are persistent and divide rows among their blocks: they need no schedule, and the size of their grid
+// does not depend on the number of rows. A launch is limited by an int32 that counts units of work.
 const (
 	unitHeads = 64 // heads that one work unit of sparse attention computes
 	mostUnits = math.MaxInt32
@@ -127,7 +127,7 @@ func tileHeads(hw *Hardware, heads int) (int, int, string) {
 	return PadTo64(hw, heads)
 }
 
-// tileTopK describes what is wrong with an index_topk for the GPU kernels, which process the selection 64 keys at a
+// tileTopK returns the text of an error if GPU kernels do not support an index_topk: they process 64 selected keys at a
 // time.
 func tileTopK(hw *Hardware, k int) string {
 	if hw.Arch == CPU {
@@ -159,8 +159,7 @@ func (r *resolver) pairs(settled Pair) []Pair {
 	return []Pair{{SparseFlat, SparseFlat}}
 }
 
-// byCost reports whether measured times choose between two prefill kernels that
-// fit (costs.flat).
+// byCost reports whether measured times decide between two suitable prefill kernels (costs.flat).
 func (r *resolver) byCost() bool {
 	return r.model.V4() && !r.model.V41() && r.kv == FP8E4M3 && !r.policy.Deterministic &&
 		(r.policy.V4SparsePrefill == SparsePrefillUnset || r.policy.V4SparsePrefill == SparsePrefillAuto)

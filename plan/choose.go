@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Chooser settles the kernels of both phases and the layout of the cache (dispatch 9 and 16): explicit choices are
-// kept, an open side gets the first candidate that makes a legal pair, and the pair as a whole is checked.
+// Chooser decides the kernels of both phases and the layout of the cache (dispatch 9 and 16). It keeps explicit
+// choices, fills an open phase with the first candidate that makes a legal pair, and checks the pair.
 type Chooser struct {
 	*Catalogue
 	*Notes
 	Hardware *Hardware
 	Model    *Model
-	// KV is the element type of the cache. Wish is the layout that the user named, if any, and Named is the word that
-	// the user wrote for it.
+	// KV is the element type of the cache. Wish is the layout that the user named, if any, and Named is how the user
+	// wrote it.
 	KV    DType
 	Wish  Layout
 	Named string
@@ -22,12 +22,12 @@ type Chooser struct {
 	// not name.
 	Asked [2]string
 	Why   string
-	// Pairs lists the candidate pairs that contain the kernels already settled, best first.
+	// Pairs lists the candidate pairs that contain the kernels already decided, best first.
 	Pairs func(settled Pair) []Pair
-	// Against adds objections that follow from the user's other wishes.
+	// Against returns objections that follow from the user's other settings.
 	Against func(k Kernel, p Phase) []Objection
-	// Faster is the reason why the first of two suitable pairs comes first; empty if the order of the catalogue
-	// decides. Wins states in short how its first kernel compares with another.
+	// Faster is the reason why the first of two suitable pairs is preferred; empty if the order of the catalogue
+	// decides. Wins is a short text that compares the times of their prefill kernels.
 	Faster, Wins string
 
 	settled Pair
@@ -40,7 +40,7 @@ type Choice struct {
 	Rejected []Rejection
 }
 
-// Choose settles the pair and the stored layout, or refuses.
+// Choose returns the pair and the layout of the cache, or an error that lists what works.
 func (c *Chooser) Choose() (Choice, error) {
 	for i, p := range phasePair {
 		k, err := c.parse(p, c.Asked[i])
@@ -49,7 +49,7 @@ func (c *Chooser) Choose() (Choice, error) {
 		}
 		*c.side(p) = k
 	}
-	// A kernel that must be named is used for the unset phase too.
+	// A kernel with OnRequest, named for one phase, is used for the unset phase too.
 	for _, p := range phasePair {
 		if k := *c.side(p); k != KernelNone && c.Entry(k).OnRequest {
 			if other := c.side(PhasePrefill + PhaseDecode - p); *other == KernelNone {
@@ -74,7 +74,7 @@ func (c *Chooser) Choose() (Choice, error) {
 	return c.fill()
 }
 
-// phasePair has both phases, in the order in which their kernels are settled.
+// phasePair lists both phases, in the order in which their kernels are decided.
 var phasePair = [2]Phase{PhasePrefill, PhaseDecode}
 
 func (c *Chooser) side(p Phase) *Kernel {
@@ -92,7 +92,7 @@ func (c *Chooser) against(k Kernel, p Phase) []Objection {
 	return list
 }
 
-// fill chooses candidates for the open sides.
+// fill chooses candidates for the phases whose kernel the user did not name.
 func (c *Chooser) fill() (Choice, error) {
 	if c.settled.Prefill != KernelNone && c.settled.Decode != KernelNone {
 		layout, err := c.pairLayout(c.settled)
@@ -130,7 +130,7 @@ func (p Pair) or(q Pair) Pair {
 	return q
 }
 
-// whyTaken returns the reasons for kernels that the user did not choose.
+// whyTaken adds the reasons for the kernels that the user did not name.
 func (c *Chooser) whyTaken(p Pair) {
 	first := fmt.Sprintf("first candidate that fits %s and %s", c.Hardware.Arch, c.KV)
 	switch {
@@ -155,7 +155,7 @@ func (c *Chooser) try(p Pair) (Layout, error) {
 	return c.pairLayout(p)
 }
 
-// pairLayout returns the layout of a pair, or the refusal that names both sides.
+// pairLayout returns the layout of a pair, or an error that names both kernels.
 func (c *Chooser) pairLayout(p Pair) (Layout, error) {
 	if l := c.usable(p); l != LayoutNone {
 		return l, nil
@@ -163,7 +163,7 @@ func (c *Chooser) pairLayout(p Pair) (Layout, error) {
 	return LayoutNone, c.layoutClash(p)
 }
 
-// settle returns the conversion of the layout for the pair, and the rejected candidates.
+// settle returns the choice: the pair, the layout with its conversion, and the rejected candidates.
 func (c *Chooser) settle(p Pair, l Layout) Choice {
 	c.Because("dispatch 9", "layout %s: decode %s reads it in place", l, p.Decode)
 	switch e := c.Entry(p.Prefill); {
@@ -178,7 +178,7 @@ func (c *Chooser) settle(p Pair, l Layout) Choice {
 }
 
 // rejections explains, for every other kernel of the catalogue and each phase,
-// why it was not taken.
+// why it was not chosen.
 func (c *Chooser) rejections(chosen Pair, l Layout) []Rejection {
 	var list []Rejection
 	for i, phase := range phasePair {
@@ -215,8 +215,8 @@ func (c *Chooser) rejections(chosen Pair, l Layout) []Rejection {
 	return list
 }
 
-// parse reads a kernel name: of this catalogue, an alias, or with the prefix of
-// an older naming.
+// parse reads a kernel's name: its name in this catalogue, an alias, or a name with the prefix that older versions
+// used.
 func (c *Chooser) parse(p Phase, word string) (Kernel, error) {
 	if strings.TrimSpace(word) == "" {
 		return KernelNone, nil

@@ -7,16 +7,16 @@ import (
 	"sparrow/internal/cost"
 )
 
-// costs are the measured times by which plans choose between two methods, on one device with kernels of one kind.
+// costs holds measured times of alternative methods, on one device with one set of kernels. Plans use them to choose
+// the faster method.
 type costs struct {
 	cost.Choices
-	// assumed reports that the times were measured with other kernels than those of the plan, or on another device.
+	// assumed means that the times were measured with other kernels than those of the plan, or on another device.
 	assumed bool
 }
 
-// costs returns the measured times by which plans choose between two methods. For every GPU they are the times of the
-// Hopper kernels on an H200: it is assumed that the method which is faster there is also faster with other kernels and
-// on other GPUs.
+// costs returns the measured times for the hardware. For every GPU these are the times of the Hopper kernels on an
+// H200: the method that is faster there is assumed to be faster on other GPUs and with other kernels.
 func (h *Hardware) costs() costs {
 	if h.Arch.CUDA() {
 		m := cost.H200()
@@ -24,8 +24,8 @@ func (h *Hardware) costs() costs {
 	}
 	c := cost.XeonChoices()
 	if h.NoTiles {
-		// Both forms then multiply float32 values, and the dense form needs a third of the operations of the sparse
-		// form.
+		// Without tiles, both forms of attention multiply float32 values, and the dense form needs a third of the
+		// operations.
 		c.Prompts = nil
 	}
 	return costs{c, h.NoTiles}
@@ -37,8 +37,8 @@ func (h *Hardware) portableCosts() costs {
 	return costs{cost.PortableChoices(), !h.isA(&m.GPU)}
 }
 
-// isA reports whether the hardware is a measured GPU of Hopper's architecture: it has as many multiprocessors, and as
-// much memory, of which makers and drivers count up to a tenth differently.
+// isA reports whether the hardware is a GPU of Hopper's architecture with the multiprocessors and the memory of g.
+// Sizes of memory may differ by a tenth, because makers and drivers report them differently.
 func (h *Hardware) isA(g *cost.GPU) bool {
 	difference := h.MemoryBytes - g.MemoryBytes
 	return h.Arch == SM90 && h.SMs == g.SMs && max(difference, -difference) < g.MemoryBytes/10
@@ -55,7 +55,7 @@ func (c *costs) sourceOn(device string) string {
 	return fmt.Sprintf("on %s with %s, ", device, c.Kernels)
 }
 
-// faster states that a kernel wins by these times.
+// faster returns the text that a kernel is faster by these times.
 func (c *costs) faster() string {
 	if c.assumed {
 		return "is assumed to be faster"
@@ -63,8 +63,8 @@ func (c *costs) faster() string {
 	return "was measured faster"
 }
 
-// crossing returns the largest measured size at which the first alternative is faster; all reports that it is at every
-// size.
+// crossing returns the largest measured size at which the first alternative is faster. all is true if it is faster at
+// every measured size.
 func crossing(list []cost.Contest) (size int, all bool) {
 	for _, c := range list {
 		if c.First >= c.Second {
@@ -75,7 +75,8 @@ func crossing(list []cost.Contest) (size int, all bool) {
 	return size, true
 }
 
-// denseReason states the gain of the dense form up to the given number of keys.
+// denseReason returns the text that compares the times of the dense and the sparse form, up to the given number of
+// keys.
 func (c *costs) denseReason(keys int) string {
 	if len(c.Prompts) == 0 {
 		return "index_topk"
@@ -98,8 +99,8 @@ func (c *costs) denseReason(keys int) string {
 	return text + with
 }
 
-// flat reports whether V4 prompts are faster with gathered rows, in the sum over all measured sizes. One kernel
-// serves every size, because the bits of a row must not depend on the number of rows in its batch.
+// flat reports whether V4 prompts are faster with gathered rows, by the sum of times over all measured sizes. One
+// kernel is used for every size, because the bits of a row must not depend on the number of rows in its batch.
 func (c *costs) flat() bool {
 	var gathered, inPlace float64
 	for _, p := range c.V4 {
@@ -117,8 +118,8 @@ func (c *costs) flatReason() string {
 		short.Size, short.First, short.Second)
 }
 
-// group returns how many of n verified rows of a request are scored at a time: all of them, or the largest equal groups
-// that the kernels take if groups are faster than split rows; 1 means split.
+// group returns how many of n verified rows of a request are scored at a time: all of them, or, if that is faster than
+// single rows, the largest equal groups that the kernels support. 1 means that rows are scored one by one.
 func (h *Hardware) group(n int) int {
 	c, most := h.costs(), 1
 	for _, g := range h.NativeNextN {
@@ -152,7 +153,6 @@ func (c *costs) decodeReason(at ...cost.Decode) string {
 	return text
 }
 
-// countRows counts the rows of a measured decode.
 func countRows(n int) string {
 	if n == 1 {
 		return fmt.Sprintf("1 row of %d heads", cost.DecodeHeads)

@@ -6,9 +6,10 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Defaults returns a policy with the defaults of hardware, and those defaults as flags: on a GPU that our kernels run
-// on the cache is FP8 and prompts read gathered rows, unless other settings are given. A layout that is set explicitly
-// gives the same plan as when it is the default. V4 has one type of cache, and pooled models have one kernel.
+// Defaults returns a policy with the defaults of hardware, and those defaults as flags: on an NVIDIA GPU the cache is
+// FP8 and prompts read gathered rows, unless other settings are given. A layout that is set explicitly gives the same
+// plan as the same layout by default. V4 has only one type of cache, and pooled models have only one kernel, so they
+// have no defaults.
 func Defaults(on *Hardware, f Family, p Policy) (Policy, []string) {
 	if !on.Arch.CUDA() || f == DeepSeekV4 || f == DeepSeekV41 {
 		return p, nil

@@ -2,9 +2,9 @@ package plan
 
 import "fmt"
 
-// A dense model has MLA without an indexer: every row attends to every key. Rows of prompts with at most T keys
-// expand them (dense-ragged); all other rows attend in latent space over whole pages (dense-latent), decodes at every
-// length. The form of a row depends only on its position.
+// A dense model has MLA without an indexer: every row attends to every key. Prompt rows with at most Config.T keys
+// expand the latent rows to keys and values (kernel dense-ragged). All other rows, including all decode rows, attend in
+// latent space over whole pages (kernel dense-latent). The form of a row depends only on its position.
 
 // Dense reports whether models of the family have no indexer.
 func (f Family) Dense() bool { return f == DeepSeekV3 || f == KimiK2 || f == GLM4MoeLite }
@@ -12,7 +12,7 @@ func (f Family) Dense() bool { return f == DeepSeekV3 || f == KimiK2 || f == GLM
 // Dense reports whether the model has no indexer.
 func (m *Model) Dense() bool { return m.Family.Dense() }
 
-// shortRow returns the kind of a prompt row that needs no scores and is not computed in the dense form.
+// shortRow returns the kind of a prompt row that needs no indexer scores and is computed in latent space.
 func (m *Model) shortRow() RowKind {
 	if m.Dense() {
 		return RowLatentPrefill
@@ -20,7 +20,8 @@ func (m *Model) shortRow() RowKind {
 	return RowShortPrefill
 }
 
-// withoutIndexer states why nothing is selected. It refuses settings for indexer keys.
+// withoutIndexer adds the reason that the model has no indexer. It returns an error if the user set an option of
+// indexer keys.
 func (r *resolver) withoutIndexer() error {
 	if r.policy.ExactIndex {
 		return &Error{Code: E05, Asked: fmt.Sprintf("float32 indexer keys for %s", r.model.Family),
@@ -31,16 +32,15 @@ func (r *resolver) withoutIndexer() error {
 	return nil
 }
 
-// expandedKeys and expandedOnGPU are the default maximum numbers of keys that prompt rows expand, on a CPU and on a
-// GPU. A row costs 2 * (qk + v) operations per head and expanded key, and 2 * (576 + 512) per head and latent key,
-// which is more than three times as many. But every pass of a prompt expands all earlier keys again, at 2 * 512 *
-// (nope + v) operations per key and head, so a pass of fewer than about 170 rows is faster in latent space. The limit
-// keeps two things small: the cost of a short prompt after a long cached prefix, and the memory of the expanded keys.
-// The limit is larger on a GPU because its passes have more rows: 16384 keys of 128 heads take 1 GiB and 0.9 ms per
-// layer.
+// expandedKeys and expandedOnGPU are the default values of Config.T on a CPU and on a GPU. A row needs 2 * (qk + v)
+// operations per head and expanded key, and 2 * (576 + 512) per head and latent key, which is more than three times as
+// many. But every pass of a prompt expands all earlier keys again, at 2 * 512 * (nope + v) operations per key and head,
+// so a pass of fewer than about 170 rows is faster in latent space. The limit bounds the cost of a short prompt after a
+// long cached prefix, and the memory of the expanded keys. The limit is larger on a GPU because its passes have more
+// rows: 16384 keys of 128 heads take 1 GiB and 0.9 ms per layer.
 const expandedKeys, expandedOnGPU = 4096, 16384
 
-// expandedForm settles T of a dense model.
+// expandedForm sets T, the maximum number of expanded keys, and C for a dense model.
 func (r *resolver) expandedForm() error {
 	c, p := &r.cfg, r.policy
 	why := fmt.Sprintf(": the cost of expanding keys grows with the keys of each pass of a prompt, and attention of "+

@@ -35,7 +35,7 @@ func (e *enum[T]) unmarshal(v *T, text []byte) error {
 	return nil
 }
 
-// find looks a word up without regard to case or to the choice of - or _.
+// find returns the value of a word. Case, and the choice between - and _, do not matter.
 func (e *enum[T]) find(word string) (T, bool) {
 	folded := fold(word)
 	for i, w := range e.words {

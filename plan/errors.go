@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Code is a refusal of dispatch section 18. It is itself an error, so that errors.Is(err, plan.E03) tests for one kind
-// of refusal.
+// Code is the code of an error of dispatch section 18. It is itself an error, so that errors.Is(err, plan.E03) tests
+// for one kind of error.
 type Code string
 
-// Start: refusals of Resolve and of opening a model.
+// Errors at start: of Resolve, and of opening a model.
 const (
 	E01 Code = "E01" // no kernel of the catalogue runs on this architecture
 	E02 Code = "E02" // the kernel is not valid for this phase or architecture
@@ -30,13 +30,13 @@ const (
 	E17 Code = "E17" // transient memory does not fit
 )
 
-// Batch: refusals of Build and of carrying a plan out.
+// Errors of a batch: of Build, and of running a plan.
 const (
 	E20 Code = "E20" // unknown mode
 	E22 Code = "E22" // a page table is too short or names a page outside the cache
 	E23 Code = "E23" // a shared layer was reached without carried indices
 	E24 Code = "E24" // row limit exceeded and slicing is off
-	E25 Code = "E25" // no batch of this kind can be captured in such a graph
+	E25 Code = "E25" // batches of this mode cannot be captured in a graph of the requested kind
 	E26 Code = "E26" // lengths contradict each other
 	E27 Code = "E27" // the cache has a layout other than the plan's
 	E28 Code = "E28" // a kernel of the pass reported a failure
@@ -75,13 +75,13 @@ func (c Code) Title() string { return codeTitles[c] }
 
 func (c Code) Error() string { return string(c) + " " + c.Title() }
 
-// Error is a refusal: the requested value, the supported values, and a suggestion.
+// Error describes a request that is not supported: the requested value, the supported values, and a suggestion.
 type Error struct {
 	Code      Code   `json:"code"`
 	Asked     string `json:"asked"`
 	Supported string `json:"supported,omitempty"`
-	Try       string `json:"try,omitempty"` // flags nearest to the requested ones that work
-	// Tried lists the candidates that were rejected before this refusal.
+	Try       string `json:"try,omitempty"` // supported flags that are nearest to the requested flags
+	// Tried lists the candidates that were rejected before this error.
 	Tried []Rejection `json:"tried,omitempty"`
 }
 
@@ -97,7 +97,7 @@ func (e *Error) Error() string {
 	return s.String()
 }
 
-// Is makes errors.Is(err, E03) true for a refusal with that code.
+// Is reports whether target is the code of e, for errors.Is(err, E03).
 func (e *Error) Is(target error) bool {
 	code, ok := target.(Code)
 	return ok && code == e.Code

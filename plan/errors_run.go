@@ -2,11 +2,11 @@ package plan
 
 import "fmt"
 
-// The refusals below are found while a plan runs, by the packages that load models, hold the cache and launch kernels.
-// Their texts are here so that every code is worded once.
+// The errors below are returned by packages that load models, hold the cache and launch kernels. They are defined here,
+// next to those of package plan, so that the text of each code exists once.
 
-// ErrDraftHeadMissing refuses drafting with a checkpoint that has no draft head; tensors names the tensors that the
-// draft head would need.
+// ErrDraftHeadMissing is the error of drafting with a checkpoint without a draft head; tensors names the missing
+// tensors.
 func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
 	return &Error{Code: E15, Asked: fmt.Sprintf("drafting with %s, which has no tensors for draft layer %d (%s)",
 		checkpoint, layer, tensors),
@@ -14,7 +14,7 @@ func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
 		Try:       "a checkpoint with the draft layer, or no drafting (--draft off)"}
 }
 
-// ErrCarryMissing reports a shared layer that received no indices.
+// ErrCarryMissing reports a layer that shares the indices of an earlier layer but did not receive them.
 func ErrCarryMissing(layer, source int) *Error {
 	return &Error{Code: E23, Asked: fmt.Sprintf("layer %d, which shares the indices of layer %d, without those indices",
 		layer, source),
@@ -33,7 +33,7 @@ func ErrTableRange(request int, page int32, pages int) *Error {
 		Supported: fmt.Sprintf("pages 0 to %d", pages-1)}
 }
 
-// ErrLayout reports a plan over a cache in another layout than the configuration's, by their names.
+// ErrLayout reports that a plan and its cache have different layouts, whose names are planned and cached.
 func ErrLayout(planned, cached string) *Error {
 	return &Error{Code: E27, Asked: fmt.Sprintf("a plan for %s over a cache of %s", planned, cached),
 		Supported: fmt.Sprintf("a cache of %s", planned)}

@@ -1,9 +1,9 @@
 package plan
 
 // shapeKernel sets the fields of a sparse segment that follow from its kernel: form, padded heads, conversion and
-// transform. The transform is RAGGED exactly if the kernel reads a gathered tensor (dispatch 10). prefix reports
-// whether any key must come from the cache: in the sparrow catalogue it is always true, because a prompt in chunks
-// must give the same results as the whole prompt.
+// transform. The transform is RAGGED exactly if the kernel reads a gathered tensor (dispatch 10). prefix is true if any
+// key must come from the cache. In the catalogue sparrow it is always true, because a prompt in chunks must give the
+// same results as the whole prompt.
 func shapeKernel(cfg *Config, e *Entry, s *Segment, prefix bool) {
 	setHeads(cfg, s, e)
 	prompt := s.NextN == 0

@@ -39,9 +39,9 @@ func (a Arch) CUDA() bool { return a >= SM80 && a <= SM121 }
 // AMD reports whether the architecture is an AMD GPU.
 func (a Arch) AMD() bool { return a == GFX95 }
 
-// BusRate returns the bytes per second that copies between the host and a device of the architecture reach, for the
-// widest bus of its boards: 25e9 over PCIe 4.0 x16, and 54e9 over PCIe 5.0 x16, which was measured on an H200. It is
-// 0 if device and host share their memory, or if the bus is not known.
+// BusRate returns the rate of copies between host and device in bytes per second, for the fastest bus of the
+// architecture's boards: 25e9 over PCIe 4.0 x16, and 54e9 over PCIe 5.0 x16, measured on an H200. It is 0 if device and
+// host share their memory, or if the bus is not known.
 func (a Arch) BusRate() int64 {
 	switch {
 	case a.Major() == 8:
@@ -78,8 +78,8 @@ func (a Arch) Major() int {
 	return 0
 }
 
-// Hardware has the facts of a device that plans depend on. Drivers fill it from the device they opened; HardwareFor
-// returns typical values for explaining.
+// Hardware holds the properties of a device that plans depend on. Packages that open a device fill it; HardwareFor
+// returns typical values for explain.
 type Hardware struct {
 	Arch Arch `json:"arch"`
 	// SmemOptin is the opt-in limit of shared memory per block, in bytes: it
@@ -91,28 +91,28 @@ type Hardware struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// Toolkit is the CUDA version times ten: 128 is 12.8.
 	Toolkit int `json:"toolkit,omitempty"`
-	// Heads64 reports that the SM100 build has the 64-head sparse kernel.
+	// Heads64 means that the SM100 build has the 64-head sparse kernel.
 	Heads64 bool `json:"heads64,omitempty"`
-	// Preshuffle reports that the preshuffled paged-score kernel is usable (AMD).
+	// Preshuffle means that the paged-score kernel over preshuffled keys can be used (AMD).
 	Preshuffle bool `json:"preshuffle,omitempty"`
-	// NoTiles reports that attention on this CPU does not use a matrix unit.
+	// NoTiles means that attention on this CPU uses no matrix unit (such as AMX).
 	NoTiles bool `json:"no_tiles,omitempty"`
 	// Portable means that a GPU uses the portable kernels and not kernels for its architecture.
 	Portable bool `json:"portable,omitempty"`
-	// NativeNextN lists the numbers of rows above 1 of a request that the paged-score kernels of the sparrow
-	// catalogue process at once; other numbers are cut into equal groups of these, or split (costs.verify). The CPU
+	// NativeNextN lists how many rows of a request, more than one, a paged-score kernel of the catalogue sparrow
+	// processes at once. Other numbers of rows are cut into equal groups of such sizes, or into single rows. The CPU
 	// kernel supports any number, the GPU kernels up to 4.
 	NativeNextN []int `json:"native_next_n,omitempty"`
-	// Missing lists kernels whose library or build is absent.
+	// Missing lists the kernels whose library, or build for this architecture, is not installed.
 	Missing []Kernel `json:"missing,omitempty"`
 }
 
 const gb = 1_000_000_000
 
-// gpuNextN has the numbers of rows above 1 of a request that the paged-score kernels of GPUs process at once.
+// gpuNextN is Hardware.NativeNextN of all GPUs.
 var gpuNextN = []int{2, 3, 4}
 
-// presets has the hardware facts of one widely used device for each architecture.
+// presets holds the properties of one widely used device for each architecture.
 var presets = []Hardware{
 	{Arch: CPU, NativeNextN: []int{2, 3, 4, 5, 6, 7, 8}},
 	{Arch: SM80, SmemOptin: 166912, SMs: 108, MemoryBytes: 80 * gb, Toolkit: 130, NativeNextN: gpuNextN},
@@ -127,7 +127,7 @@ var presets = []Hardware{
 	{Arch: GFX95, SmemOptin: 163840, SMs: 256, MemoryBytes: 288 * gb, Preshuffle: true},
 }
 
-// device is a device of an architecture, with its own hardware facts if they differ from the preset.
+// device is a named device of an architecture. Fields that are set replace those of the architecture's preset.
 type device struct {
 	arch        Arch
 	sms         int
@@ -160,7 +160,7 @@ func DevicesOf(a Arch) []string {
 	return names
 }
 
-// HardwareFor returns typical hardware facts for an architecture, by the architecture's name or the name of a device.
+// HardwareFor returns typical properties of the device, or of the architecture, with the given name.
 func HardwareFor(name string) (Hardware, error) {
 	arch, ok := archs.find(name)
 	var d device
@@ -205,8 +205,8 @@ func (h Hardware) Clone() Hardware {
 	return h
 }
 
-// SplitParts returns the number of parts into which a kernel with the given number of heads cuts the key range: on
-// SM90 a block has 64 heads, on SM100 all of them.
+// SplitParts returns the number of parts into which a kernel with the given number of heads cuts the key range: on SM90
+// a block computes 64 heads, on SM100 all heads.
 func (h *Hardware) SplitParts(heads int) int {
 	if h.Arch == SM90 && heads > 64 {
 		return h.SMs / (heads / 64)
@@ -214,11 +214,11 @@ func (h *Hardware) SplitParts(heads int) int {
 	return h.SMs
 }
 
-// portable reports whether the portable kernels are used: because they were requested, or because there are no
-// kernels for the architecture.
+// portable reports whether the portable kernels are used: because Portable is set, or because the architecture has no
+// kernels of its own.
 func (h *Hardware) portable() bool { return h.Portable || h.Arch.CUDA() && h.Arch != SM90 }
 
-// Graphs reports whether passes can be captured as graphs and replayed, which CPUs cannot.
+// Graphs reports whether passes can be captured as graphs and replayed. CPUs do not support this.
 func (h *Hardware) Graphs() bool { return h.Arch != CPU }
 
 func (h *Hardware) missing(k Kernel) bool {

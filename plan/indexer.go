@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// rowIndexer settles the indexer path of a segment of the sparrow catalogue.
+// rowIndexer sets the indexer path of a segment of the catalogue sparrow.
 func (w *Builder) rowIndexer(s *Segment) {
 	if w.cfg.Model.Dense() {
 		s.Because(reasonEveryKey)
@@ -62,9 +62,8 @@ func (w *Builder) rowIndexer(s *Segment) {
 	s.Because(why)
 }
 
-// together returns how many of n verified rows of a request are scored at a time, 1 if each row is scored separately.
-// Deterministic mode requires the same arithmetic for every row, so its verified rows are scored one at a time, like
-// decode rows.
+// together returns how many of n verified rows of a request are scored at a time; 1 means one by one. In deterministic
+// mode, every row must be computed with the same arithmetic, so verified rows are scored one by one, like decode rows.
 func together(h *Hardware, m *Model, deterministic bool, n int) int {
 	if deterministic || m.V41() {
 		return 1
@@ -99,10 +98,10 @@ func (h *Hardware) kernelN(n int) int {
 }
 
 // Scores reports whether the rows of the segment compute a score matrix: the indexer path computes scores, and the
-// segment is not the short variant, in which all keys of every request fit the selection.
+// segment does not have VariantShort, with which all keys of every request are selected.
 func (s *Segment) Scores() bool { return s.Indexer.Kind.Scores() && s.Variant != VariantShort }
 
-// Scores reports whether the path computes a score matrix.
+// Scores reports whether the path computes a score matrix [rows, keys].
 func (k IndexerKind) Scores() bool {
 	switch k {
 	case IndexerRagged, IndexerPagedSplit, IndexerPagedNative, IndexerContiguous:
@@ -113,9 +112,9 @@ func (k IndexerKind) Scores() bool {
 	return false
 }
 
-// sizeScores sets the width of the score matrix and cuts it into chunks of rows (dispatch 6). Our kernels write a
-// row's scores from column 0, so the request with the most keys sets the width; kernels that plan a whole batch
-// concatenate all gathered keys of the batch. Paged scores are as wide as the page table.
+// sizeScores sets the width of the score matrix and cuts it into chunks of rows (dispatch 6). Kernels of the catalogue
+// sparrow write a row's scores from column 0, so the width is the number of keys of the longest request. Kernels of the
+// public catalogue concatenate all gathered keys of the batch. Paged scores are as wide as the page table.
 func (w *Builder) sizeScores(s *Segment) {
 	cfg := w.cfg
 	total, longest := 0, 0
@@ -160,13 +159,13 @@ func (w *Builder) sizeScores(s *Segment) {
 const (
 	// smallScores is the maximum number of elements of a score matrix for which memory is not checked.
 	smallScores = 8_000_000
-	// scoreFraction is the share of memory that scores may use: of the free memory, and of the memory that weights and
-	// pools leave.
+	// scoreFraction is the share of memory that scores may use: of the free memory, and of the memory that is not used
+	// by weights and the cache.
 	scoreFraction = 0.2
 	staticPart    = 0.9
 )
 
-// chunkRows returns the number of rows whose scores fit the budget. Whether a score matrix is small enough to skip
+// chunkRows returns the number of rows whose scores fit in scoreBudget. Whether a score matrix is small enough to skip
 // the check depends on its keys, not on padding.
 func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 	if int64(rows)*int64(keys) < smallScores {
@@ -184,8 +183,8 @@ func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 	return chunk
 }
 
-// scoreBudget returns the maximum bytes of one chunk of scores. It is computed from the memory that is free now, not
-// from an earlier measurement, and never exceeds Config.ScoreCap.
+// scoreBudget returns the maximum bytes of one chunk of scores. It depends on the memory that is free now
+// (Batch.FreeBytes) and is at most Config.ScoreCap.
 func (w *Builder) scoreBudget() int64 {
 	cfg := w.cfg
 	budget := cfg.ScoreCap
@@ -198,9 +197,9 @@ func (w *Builder) scoreBudget() int64 {
 	return max(1, budget)
 }
 
-// IndexerAt returns the indexer path of one layer: shared layers run none and use carried indices; layers of linear
-// attention, V4 layers without a ratio-4 stream and V4's drafting layers have none; all others follow the segment.
-// carried reports whether indices are passed on.
+// IndexerAt returns the indexer path of one layer. Shared layers run no indexer and use the indices of an earlier
+// layer, if carried reports that these are passed on. Layers of linear attention, V4 layers without entries of ratio 4,
+// and V4's drafting layers have no indexer. All other layers use the path of the segment.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
 		return Indexer{}, fmt.Errorf("plan: layer %d does not exist: layers count from 0", layer)
@@ -212,7 +211,7 @@ func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error)
 	if c.Model.V4() && layer >= c.Model.Layers || c.Model.LinearAt(layer) {
 		return Indexer{}, nil
 	}
-	// The draft layer is beyond the main layers and owns its indexer.
+	// The drafting layer follows the main layers and has its own indexer.
 	if layer >= len(c.Shared) || !c.Shared[layer] {
 		return s.Indexer, nil
 	}
@@ -225,7 +224,7 @@ func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error)
 	return Indexer{Kind: IndexerCarry}, nil
 }
 
-// SourceLayer returns the last layer up to l that computes indices.
+// SourceLayer returns the last layer, at or before l, that computes indices.
 func SourceLayer(shared []bool, l int) int {
 	for l > 0 && shared[l] {
 		l--

@@ -10,14 +10,15 @@ import (
 type ArrayName uint8
 
 // Shapes: R rows of the pass, B requests, W pages of a page table, L rows of logits. Rows are in plan order: the rows
-// of a segment are consecutive. The gathered and converted lists contain the entries of one launch after the other
-// (Launch.Gather, Launch.Index and so on). "Entry of ratio r" is a compressed entry of V4 that covers r tokens.
+// of a segment are consecutive. In lists of gathered or converted entries, the entries of each launch follow those of
+// the previous launch (Launch.Gather, Launch.Index and so on). "Entry of ratio r" is a compressed entry of V4 that
+// covers r tokens.
 const (
 	ArrayUnset    ArrayName = iota
 	TokenIDs                // [R] token of the row; in a drafting pass, the token after it
 	Positions               // [R] position of the row in its sequence
-	RowRequests             // [R] the row's request, which is its row of the page table
-	Slots                   // [R] cache slot in which the row's own token is stored, -1: not stored
+	RowRequests             // [R] index of the row's request, which is also its row in PageTable
+	Slots                   // [R] cache slot in which the row's key is stored, -1: not stored
 	Lengths                 // [R] keys that the row may attend to
 	Kept                    // [R] number of keys that the row attends to, at most Lengths
 	PageTable               // [B, W] physical page of each logical page of the request
@@ -29,18 +30,18 @@ const (
 	ConvertTables           // [launches * B, W] page tables that refer to the converted pages
 	LogitRows               // [L] rows whose logits are computed
 	WholeRows               // [w] rows of logits that are returned whole; only if some rows are not
-	Draws                   // [L, 10] sampling parameters of a row of logits; only if the device samples tokens
+	Draws                   // [L, 10] sampling parameters of each row of logits; only if the device samples tokens
 	HiddenRows              // [R] drafting: index of the row's hidden state among the rows of the previous pass
 
 	WindowLengths  // [R] V4: window entries that the row attends to
 	WindowIndices  // [R, w] V4: slots of the window entries, or indices among the request's gathered entries
-	WindowStart    // [R] V4: offset that turns an index within the row's request into a row of the workspace
+	WindowStart    // [R] V4: number to add to an index within the row's request, to get a row of the workspace
 	Groups         // [R] V4: entries of ratio 4 that the row may select
 	GroupSlots     // [n] V4: cache slots of the entries of ratio 4 that launches gather
 	GroupStart     // [R] V4: index of the first entry of the row's request in its launch's part of GroupSlots
 	GroupBase      // [R] V4: workspace row of the first entry of ratio 4 of the row's request
 	HeavyLengths   // [R] V4: entries of ratio 128 that the row attends to
-	HeavyIndices   // [R, w] V4: slots of these entries, or indices among the request's gathered entries
+	HeavyIndices   // [R, w] V4: slots of the entries of ratio 128, or indices among the request's gathered entries
 	HeavySlots     // [n] V4: cache slots of the entries of ratio 128 that launches gather
 	HeavyBase      // [R] V4: workspace row of the first entry of ratio 128 of the row's request
 	CloseSources   // [n, 8] V4: raw rows that are compressed to an entry of ratio 4
@@ -52,23 +53,23 @@ const (
 	HeavyCloses    // [n] V4: cache slot in which the entry of ratio 128 is stored, -1: not stored
 	HeavyPositions // [n] V4: position of the first token of the entry of ratio 128
 	HeavyKeeps     // [R] V4: the row's index in the rings of ratio 128, -1: none
-	DraftRows      // [R] V4 drafting: plan row of the computed row
+	DraftRows      // [R] V4 drafting: row of the plan that each computed row is
 	BlockLengths   // [R] V4 block drafting: number of entries of the row's own block that it attends to
-	BlockIndices   // [R, w] V4 block drafting: cache slots of these entries
+	BlockIndices   // [R, w] V4 block drafting: cache slots of the entries of the row's own block
 
-	StateRows  // [R] linear attention: rows of the pass, request after request, by position
+	StateRows  // [R] linear attention: rows of the pass, sorted by request, then by position
 	StateSpans // [B, 6] linear attention: the request's part of StateRows, its state slot and flags (StateSpanWords)
-	Snapshots  // [R] linear attention: the window page that takes the state after the row, -1: none
+	Snapshots  // [R] linear attention: window page in which the state after the row is stored, -1: none
 
 	Entries         // [R] V4.1: entries of ratio 1 that the row may select
 	EntriesKept     // [R] V4.1: number of entries that the row attends to, at most Entries
 	EntrySlots      // [R] V4.1: cache slot of the row's own entry, -1: none
-	BlockCounts     // [R] V4.1: number of blocks that the row may select from, in the layer that keeps candidate blocks
+	BlockCounts     // [R] V4.1: number of blocks among which the row selects candidates, in layer Sharing.Candidates
 	CandidateCounts // [R] V4.1: number of entries in the candidate blocks of the row
-	RowNumbers      // [R] V4.1: the row's own number, which is its row of the kept blocks
-	TableRows       // [R, w] V4.1: rows of the n-gram tables that the token reads, table after table
+	RowNumbers      // [R] V4.1: the number of the row, which is its row in the list of candidate blocks
+	TableRows       // [R, w] V4.1: rows of the n-gram tables that are read for the token, sorted by table
 
-	RecordRows       // [c] rows whose choices are returned
+	RecordRows       // [c] rows whose recorded choices are returned
 	ReplayRows       // [p] rows whose selections are replayed, -1: none
 	ReplaySelections // [p, layers that select * index_topk] replayed selections
 	ReplayMixed      // [p] rows whose experts are replayed, -1: none
@@ -157,7 +158,7 @@ func (p *Plan) DenseRow(i int) bool {
 	return false
 }
 
-// arrayWords is the alignment of arrays: 256 bytes, which GPUs read best.
+// arrayWords is the alignment of arrays: 256 bytes, the alignment with which GPUs read fastest.
 const arrayWords = 64
 
 func (p *Plan) array(name ArrayName, rows, cols int) {
@@ -168,14 +169,15 @@ func (p *Plan) array(name ArrayName, rows, cols int) {
 	p.InputWords = roundUp(p.InputWords+rows*cols, arrayWords)
 }
 
-// each adds one word per row of the pass to the block for every name.
+// each adds, for every name, an array with one word per row of the pass.
 func (p *Plan) each(names ...ArrayName) {
 	for _, name := range names {
 		p.array(name, p.Rows, 1)
 	}
 }
 
-// inputs lays out the input block of a pass of our catalogue and assigns each launch its part of the gathered lists.
+// inputs lays out the input block of a pass of the catalogue sparrow and assigns each launch its part of the gathered
+// lists.
 func (w *Builder) inputs() {
 	p := w.plan
 	p.Inputs = make([]Array, 0, arrayCount)
@@ -196,8 +198,8 @@ func (w *Builder) inputs() {
 	w.commonArrays()
 }
 
-// commonArrays adds the arrays that every pass has: rows whose logits are computed, sampling parameters, and recorded
-// and replayed choices.
+// commonArrays adds the arrays of any pass, if it needs them: rows whose logits are computed, sampling parameters, and
+// recorded and replayed choices.
 func (w *Builder) commonArrays() {
 	p := w.plan
 	p.array(LogitRows, p.Logits, 1)
@@ -229,7 +231,7 @@ func (w *Builder) choiceInputs() {
 	}
 }
 
-// gathered has the lengths of the lists of a pass that launches share, and of V4's lists of completed entries.
+// gathered holds the lengths of the lists in which each launch has a part, and of V4's lists of completed entries.
 type gathered struct {
 	rows, keys, pages, tables int
 	window, groups, heavy     int
@@ -304,7 +306,7 @@ func (w *Builder) blockArrays(rows int) {
 	w.plan.array(BlockIndices, rows, roundUp(w.cfg.Model.Block, blockGrain))
 }
 
-// blockGrain is the multiple to which GPU kernels require the width of index rows to be padded.
+// blockGrain is the number of indices to a multiple of which GPU kernels require index rows to be padded.
 const blockGrain = 64
 
 // dualInputs adds the arrays of V4's attention over two streams.
@@ -361,8 +363,8 @@ func next(used *int, n int) Run {
 	return r
 }
 
-// closing returns how many groups of a ratio the pass completes. For decode-like requests it returns how many they
-// can complete at most: whether they complete one depends on their lengths, and unused entries are padding.
+// closing returns how many entries of a ratio the pass completes. For decode, verify and draft requests it returns the
+// maximum, because plans do not depend on their lengths; unused entries are padding.
 func (w *Builder) closing(ratio int) int {
 	n := 0
 	for i := range w.b.Requests {
@@ -371,8 +373,8 @@ func (w *Builder) closing(ratio int) int {
 	return n
 }
 
-// Closing returns the number of entries of a ratio that request i has in a pass: the groups it completes, or as many
-// as its rows can complete if the plan does not depend on its length.
+// Closing returns how many entries of a ratio request i completes in a pass. If the plan does not depend on the
+// request's length, it returns the maximum that its rows can complete.
 func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 	rows := b.Rows(cfg, i)
 	if b.KindOf(i).DecodeLike() {
@@ -386,7 +388,7 @@ func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 // pages, V4's window entries, and V4's entries of ratio 4 (groups) and 128 (heavy).
 type launchReach struct{ keys, pages, window, groups, heavy int }
 
-// eachLaunch visits the launches of prompt segments with their reach; launches of decode-like segments gather
+// eachLaunch calls visit for each launch of a prompt segment, with its reach. Launches of other segments gather
 // nothing.
 func (w *Builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 	for i := range w.plan.Segments {
@@ -402,7 +404,7 @@ func (w *Builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 				if from >= to {
 					continue
 				}
-				// position that segment row 0 would have in this span
+				// the position that row 0 of the segment would have if it were in this span
 				first := w.b.FirstPosition(w.cfg, sp.Request) + sp.From - sp.FirstRow
 				r.add(w.cfg, first+from, first+to)
 			}

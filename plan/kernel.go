@@ -11,11 +11,11 @@ const (
 	SparseFlat  // sparse MLA over flat rows: the pool itself or gathered rows
 	SparseBlock // sparse MLA over paged 656-byte FP8 rows
 	SparseRaw   // sparse MLA over paged 576-byte FP8 rows
-	Auto        // per batch: one of the sparse kernels
+	Auto        // one of the sparse kernels, chosen for each batch
 	V4Paged     // V4 attention over the paged window and compressed streams
 	V4Flat      // V4 prefill over a gathered BF16 workspace
-	DenseLatent // MLA in latent space over every key of paged rows
-	SparsePools // MLA without rotation over the tokens of selected pools, in paged rows
+	DenseLatent // MLA in latent space over every key, in paged rows
+	SparsePools // MLA without rotary embedding over the tokens of selected pools, in paged rows
 
 	FlashMLASparse
 	FlashMLASparseQ8
@@ -29,7 +29,7 @@ const (
 	FlashVarlen  // dense MHA by variable-length flash attention
 	TRTLLMRagged // dense MHA by the ragged TRT-LLM kernel
 	V4PagedArch  // V4 paged attention of an architecture FlashMLA does not cover
-	Reference    // every layout, any device; used only if it is named
+	Reference    // supports every layout and device; used only if the user names it
 )
 
 var kernels = enum[Kernel]{"kernel", []string{

@@ -6,8 +6,7 @@ import (
 	"hash/fnv"
 )
 
-// hash is FNV-1a over 64-bit words: stable across processes and versions of
-// the runtime, cheap, and free of allocation.
+// hash is FNV-1a over 64-bit words: the same in all processes and versions of Go, and computed without allocation.
 type hash uint64
 
 const (
@@ -36,14 +35,14 @@ func (h *hash) flags(list ...bool) {
 	h.word(v)
 }
 
-// fingerprint hashes the configuration as JSON, so that every field enters without being named here. Fields that only
-// explain others are left out: the user's settings, the reasons and the rejected candidates.
+// fingerprint hashes the configuration as JSON, so that new fields are included automatically. It leaves out fields
+// that only explain other fields: the user's settings, the reasons and the rejected candidates.
 func fingerprint(c *Config) (Key, error) {
 	decided := c.Decided()
 	return FingerprintOf(&decided)
 }
 
-// Decided returns the configuration without the explanatory fields.
+// Decided returns the configuration without the user's settings, the reasons and the rejected candidates.
 func (c *Config) Decided() Config {
 	decided := *c
 	decided.Asked, decided.Fingerprint = Policy{}, 0
@@ -61,8 +60,8 @@ func FingerprintOf(c any) (Key, error) {
 }
 
 // keyOf hashes a plan: the configuration, the mode, and everything in each segment that affects its launches. It
-// leaves out reasons and byte counts, and the spans of decode-like segments, so that padded batches of one size share
-// a graph.
+// leaves out reasons and byte counts, and the spans of decode, verify and draft segments, so that padded batches of one
+// size share a graph.
 func keyOf(c *Config, p *Plan) Key {
 	h := hash(c.Fingerprint)
 	h.word(uint64(p.Mode)<<8 | uint64(p.Graph))

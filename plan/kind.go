@@ -9,10 +9,10 @@ const (
 	ModeExtend            // new prompt tokens, with or without a cached prefix
 	ModeMixed             // extends together with other requests in one batch
 	ModeDecode            // one new token per request
-	ModeVerify            // n draft tokens per request, checked by the target
+	ModeVerify            // n draft tokens per request, verified by the main layers
 	ModeDraft             // n tokens per request, through the draft layer
-	ModeIdle              // empty rank that still takes part in collectives
-	ModeSplitPrefill      // an extend cut into layer groups
+	ModeIdle              // rank without rows, which still joins collective operations
+	ModeSplitPrefill      // an extend that runs the layers in several groups
 	ModeDLLMExtend        // an extend of a diffusion language model
 )
 
@@ -23,27 +23,27 @@ func (m Mode) String() string                { return modes.text(m) }
 func (m Mode) MarshalText() ([]byte, error)  { return modes.marshal(m) }
 func (m *Mode) UnmarshalText(t []byte) error { return modes.unmarshal(m, t) }
 
-// ExtendLike reports whether the mode appends prompt tokens: these use the
-// prefill kernel and the ragged indexer, all others the decode kernel.
+// ExtendLike reports whether the mode appends prompt tokens: such batches use the prefill kernel and the ragged
+// indexer; others use the decode kernel.
 func (m Mode) ExtendLike() bool {
 	return m == ModeExtend || m == ModeMixed || m == ModeSplitPrefill || m == ModeDLLMExtend
 }
 
-// DecodeLike reports whether every request adds a fixed number of rows.
+// DecodeLike reports whether every request has the same fixed number of rows: decode, verify or draft.
 func (m Mode) DecodeLike() bool { return m == ModeDecode || m == ModeVerify || m == ModeDraft }
 
 // RowKind is the kind of a segment's rows.
 type RowKind uint8
 
-// Segments of the sparrow catalogue hold one of the named row kinds; segments
-// of the public catalogue hold a whole batch.
+// A segment of the catalogue sparrow has rows of one of these kinds; a segment of the public catalogue has all rows of
+// a batch.
 const (
 	RowUnset RowKind = iota
 	RowWhole
-	RowDensePrefill  // prompt row with at most T keys, dense form allowed
+	RowDensePrefill  // prompt row with at most Config.T keys, computed in the dense form
 	RowShortPrefill  // prompt row with at most K keys, sparse form
-	RowSparsePrefill // prompt row whose keys the indexer must select
-	RowLatentPrefill // prompt row of a dense model with more than T keys
+	RowSparsePrefill // prompt row with more than K keys, among which the indexer selects
+	RowLatentPrefill // prompt row of a dense model with more than Config.T keys
 	RowDecode
 	RowVerify
 	RowDraft
@@ -60,15 +60,15 @@ func (r *RowKind) UnmarshalText(t []byte) error { return rowKinds.unmarshal(r, t
 // DecodeLike reports whether the rows use the decode kernel.
 func (r RowKind) DecodeLike() bool { return r == RowDecode || r == RowVerify || r == RowDraft }
 
-// Form is the shape of the attention computation.
+// Form is the method by which attention is computed.
 type Form uint8
 
 // The forms of dispatch section 3.
 const (
-	FormEmpty           Form = iota // no rows, no kernels
+	FormEmpty           Form = iota // there are no rows
 	FormDenseMHA                    // latents up-projected to per-head K and V, plain causal attention
 	FormSparseMLA                   // queries in latent space, [rows, K] selected keys
-	FormV4Paged                     // V4: window stream plus optional compressed stream, both paged
+	FormV4Paged                     // V4: over paged window entries and, in most layers, compressed entries
 	FormV4SparsePrefill             // V4: combined indices into a gathered BF16 workspace
 	FormDenseMLA                    // queries in latent space, every key of the row's pages
 )
@@ -83,10 +83,10 @@ func (f Form) String() string                { return forms.text(f) }
 func (f Form) MarshalText() ([]byte, error)  { return forms.marshal(f) }
 func (f *Form) UnmarshalText(t []byte) error { return forms.unmarshal(f, t) }
 
-// Transform states how selected positions become indices of a KV tensor.
+// Transform is the way in which selected positions are converted to indices of a KV tensor.
 type Transform uint8
 
-// Paged: physical slots. Ragged: rows of a tensor gathered for the batch.
+// TransformPaged gives physical cache slots, TransformRagged rows of a tensor gathered for the batch.
 const (
 	TransformNone Transform = iota
 	TransformPaged
@@ -102,10 +102,9 @@ func (x *Transform) UnmarshalText(t []byte) error { return transforms.unmarshal(
 // Convert is the conversion of cached rows before the kernel reads them.
 type Convert uint8
 
-// GatherRows decodes the cache's representation of every key, prefix or new,
-// into contiguous rows. GatherBF16 does the same into BF16 rows. RawToBlock
-// rewrites only the referenced 576-byte pages as 656-byte pages. GatherRequant
-// gathers and requantises with one scale per tensor.
+// GatherRows decodes the cached row of every key, of the prefix or new, into contiguous rows. GatherBF16 does the same
+// into BF16 rows. RawToBlock rewrites only the referenced 576-byte pages as 656-byte pages. GatherRequant gathers and
+// requantises with one scale per tensor.
 const (
 	ConvertNone Convert = iota
 	ConvertGatherRows
@@ -121,21 +120,20 @@ func (c Convert) String() string                { return converts.text(c) }
 func (c Convert) MarshalText() ([]byte, error)  { return converts.marshal(c) }
 func (c *Convert) UnmarshalText(t []byte) error { return converts.unmarshal(c, t) }
 
-// Gathers reports whether the conversion produces contiguous rows through the
-// flattened table.
+// Gathers reports whether the conversion copies rows into a contiguous tensor.
 func (c Convert) Gathers() bool {
 	return c == ConvertGatherRows || c == ConvertGatherBF16 || c == ConvertGatherRequant
 }
 
-// IndexerKind is the path of the indexer.
+// IndexerKind is the way in which a segment gets its selected indices.
 type IndexerKind uint8
 
 // The indexer paths of dispatch sections 6 and 12.
 const (
-	IndexerNone             IndexerKind = iota // nothing is run and nothing is carried
-	IndexerCarry                               // shared layer: indices come from the last computing layer
-	IndexerKOnly                               // store keys, no scores, no indices
-	IndexerKOnlyWithIndices                    // store keys; every visible key is selected without scores
+	IndexerNone             IndexerKind = iota // no indexer runs and no indices are passed on
+	IndexerCarry                               // shared layer: the indices of the last layer that computed some
+	IndexerKOnly                               // indexer keys are stored; no scores and no indices are computed
+	IndexerKOnlyWithIndices                    // indexer keys are stored; every visible key is selected without scores
 	IndexerRagged                              // scores over gathered keys, in row chunks
 	IndexerPagedSplit                          // scores over pages, one query row at a time
 	IndexerPagedNative                         // scores over pages, n query rows per request at once
@@ -152,8 +150,8 @@ func (k *IndexerKind) UnmarshalText(t []byte) error { return indexerKinds.unmars
 // GraphMode states whether, and how, the batch runs in a captured graph.
 type GraphMode uint8
 
-// Capture and Replay concern whole decode-like batches; Piecewise is a prefill
-// graph in which attention and indexer run as eager split steps.
+// Capture and Replay are for whole batches of decode, verify or draft requests. Piecewise is for prefill: attention and
+// indexer run between the parts of the graph.
 const (
 	GraphNone GraphMode = iota
 	GraphCapture
@@ -170,8 +168,8 @@ func (g *GraphMode) UnmarshalText(t []byte) error { return graphModes.unmarshal(
 // Variant distinguishes two graphs that have the same mode and size.
 type Variant uint8
 
-// The host picks VariantShort if no request of a decode-like segment has more than K keys: its plan selects every key
-// without scores. Otherwise it picks VariantLong, where a platform captures two decode graphs per size.
+// VariantShort is for decode, verify and draft segments in which no request has more than K keys: every key is selected
+// without scores. VariantLong is for all others, if two graphs per size are captured.
 const (
 	VariantOnly Variant = iota
 	VariantShort
@@ -187,7 +185,7 @@ func (v *Variant) UnmarshalText(t []byte) error { return variants.unmarshal(v, t
 // Switch is a setting with three values: on, off, and unset, which lets Resolve decide.
 type Switch uint8
 
-// The values of a Switch.
+// Values of a Switch. SwitchUnset means that Resolve decides.
 const (
 	SwitchUnset Switch = iota
 	SwitchOn

@@ -37,24 +37,24 @@ func (d DType) Bytes() int {
 // the text of the same layout in package layout.
 type Layout uint8
 
-// The layouts of dispatch section 9, the exact ones used for proofs, and the
-// layouts of indexer keys.
+// The layouts of dispatch section 9, the float32 layouts, which store rows without rounding, and the layouts of indexer
+// keys.
 const (
 	LayoutNone     Layout = iota
 	BF16Row1152           // 576 bf16: latent, rope
 	FP8Row656             // 512 e4m3 + 4 f32 group scales + 64 bf16 rope
 	FP8Row576             // 576 e4m3, one scale for the tensor
 	F32Row2304            // 576 f32
-	V4Row584              // 448 e4m3 + 64 bf16 + 7 ue8m0 scales + 1 pad; scales apart within a page
+	V4Row584              // 448 e4m3 + 64 bf16 + 7 ue8m0 scales + 1 pad; a page stores all scales after all values
 	V4F32Row2048          // V4: 512 f32
-	IndexPage132          // 128 e4m3 + 1 f32 scale; scales apart within a page
+	IndexPage132          // 128 e4m3 + 1 f32 scale; a page stores all scales after all values
 	IndexF32Row512        // 128 f32
-	IndexPage68           // V4: 128 e2m1 + 4 ue8m0 scales; scales apart within a page
+	IndexPage68           // V4: 128 e2m1 + 4 ue8m0 scales; a page stores all scales after all values
 	FP8Row528             // no rope: 512 e4m3 + 4 f32 group scales
 	BF16Row1024           // no rope: 512 bf16
 	F32Row2048            // no rope: 512 f32
 	V41Row288             // V4.1: 512 e2m1 + 32 e4m3 scales; window entries are 512 e4m3 + 16 ue8m0 scales
-	V41Index68            // V4.1: 128 e2m1 + 4 ue8m0 scales, not rotated; scales apart within a page
+	V41Index68            // V4.1: 128 e2m1 + 4 ue8m0 scales, not rotated; a page stores all scales after all values
 )
 
 var layouts = enum[Layout]{"layout",
@@ -118,7 +118,7 @@ func (l Layout) BytesPerToken() int {
 	return 0
 }
 
-// Dimensions that every supported model has.
+// Vector dimensions, in elements, of every supported model.
 const (
 	latentDim  = 512 // compressed latent, and d_v of the absorbed form
 	ropeDim    = 64

@@ -2,10 +2,10 @@ package plan
 
 import "slices"
 
-// Transient memory (dispatch section 17). A launch first scores and selects keys, then attends. The two stages do not
-// need their memory at the same time, except for the selection, which both need.
+// Transient memory (dispatch section 17). A launch first scores and selects keys, then computes attention. The memory
+// of the two stages is not needed at the same time, except for the selection, which both use.
 
-// held is the memory of a launch of a segment, in bytes.
+// held holds the sizes that determine the memory of a launch of a segment.
 type held struct {
 	selectRow   int64 // bytes per row: the selection, used in both stages
 	scoreRow    int64 // bytes per row of a chunk of scores
@@ -60,9 +60,9 @@ func denseBytes(m *Model, kv DType, keys int64) int64 {
 }
 
 // Sparse attention of the sm90 kernels cuts the keys of a row into segments, at positions that depend only on the
-// widest possible list and on Config.SplitKeys, and keeps a partial result for each until they are combined. Launches
-// are cut so that at most partWaves units per multiprocessor have partial results at a time. Package internal/cuda/op
-// compares these figures with its own memory.
+// widest possible list and on Config.SplitKeys, and stores a partial result for each segment until they are combined.
+// Launches are cut so that at most partWaves units per multiprocessor have partial results at a time. Package
+// internal/cuda/op checks that its memory has the same size.
 const (
 	partBlock      = 64  // keys of a block
 	v4SegmentKeys  = 512 // keys of a segment of V4 entries, or more in wide rows
@@ -74,8 +74,8 @@ const (
 	partFloatBytes = 4 // bytes of a float32 partial value, for bf16 rows that attend to every key
 )
 
-// latentScratch is sparseScratch for a row that attends to every key of a table of the given number of tokens. The row
-// is cut after split keys, or after an eighth more if that saves a part, into at least two parts.
+// latentScratch is like sparseScratch, for a row that attends to every key of a page table of the given number of
+// tokens. The row is cut after split keys, or after an eighth more if that saves a part, into at least two parts.
 func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 	if split == 0 {
 		return 0, 0
@@ -91,8 +91,8 @@ func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 }
 
 // sparseScratch returns the bytes of the partial results of one row with the given number of heads and keys, and how
-// many rows have partial results at a time. Both are 0 if rows are not cut. Rows are cut after split keys; lists of
-// other plans have up to most keys.
+// many rows have partial results at a time. Both are 0 if rows are not cut. Rows are cut after every split keys; most
+// is the maximum number of keys of a row in any plan.
 func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 	blocks := max((most+partBlock-1)/partBlock, 1)
 	if split == 0 || blocks <= unsegmented {
@@ -105,12 +105,13 @@ func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 		max(partWaves*int64(sms)/units, 1)
 }
 
-// Dense attention of the sm90 kernels plans its tiles in scratch memory; there can be as many tiles as rows.
+// denseTileBytes is the size of the description of one tile in scratch memory, for dense attention of the sm90 kernels.
+// There can be as many tiles as rows.
 const denseTileBytes = 16
 
-// attendScratch returns sparseScratch for the longest key lists of a row of the segment. V4 rows attend to the window
-// and, except for drafts, also to a compressed stream: the selection, or in layers of ratio 128 every entry of the
-// table.
+// attendScratch returns sparseScratch for a row of the segment with the maximum number of keys. V4 rows attend to the
+// window and, except for drafts, also to a compressed stream: the selection, or in layers of ratio 128 every entry of
+// the table.
 func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	m, split := &cfg.Model, v4SegmentKeys
 	if m.Dense() {
@@ -168,8 +169,8 @@ func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// heldBy returns the memory of a segment whose form, kernel, conversion and indexer path are decided, with the entry of
-// its kernel, in a pass whose tables reach the given number of tokens.
+// heldBy returns the memory of a segment whose form, kernel, conversion and indexer path are set. e is the catalogue
+// entry of its kernel, tableTokens the number of tokens of a page table.
 func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 	var c held
 	if s.NeedIndices {

@@ -33,7 +33,7 @@ func (f Family) String() string                { return families.text(f) }
 func (f Family) MarshalText() ([]byte, error)  { return families.marshal(f) }
 func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t) }
 
-// Model has the facts of a checkpoint that plans depend on. Heads counts one rank.
+// Model holds the properties of a checkpoint that plans depend on.
 type Model struct {
 	Family     Family `json:"family"`
 	Heads      int    `json:"heads"`       // query heads per rank
@@ -43,40 +43,41 @@ type Model struct {
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
 	Layers     int    `json:"layers"`
 	NextN      int    `json:"next_n"` // drafting layers after the main layers
-	// Block is how many tokens the drafting layers propose in one pass (a DSpark head, dspark spec 3): they read
-	// entries that passes of the target have stored for them. 0: one token a pass, from the hidden state before it
-	// (NextN).
+	// Block is how many tokens the drafting layers propose in one pass (a DSpark head, dspark spec 3); such layers read
+	// entries that passes of the main layers store. 0 means one token in a pass, drafted from the hidden state of the
+	// token before (NextN).
 	Block   int `json:"block,omitempty"`
 	Context int `json:"context"` // maximum sequence length in tokens
-	// LayerSupportsDense reports that the attention layer implements the dense
-	// form as well as the absorbed one.
+	// LayerSupportsDense means that the attention layer implements the dense form in addition to the form in latent
+	// space.
 	LayerSupportsDense bool       `json:"layer_supports_dense"`
 	Share              LayerShare `json:"share,omitzero"`
 	// V4 only: sliding window in tokens and compression ratio per layer (0, 4
 	// or 128).
 	Window int   `json:"window,omitempty"`
 	Ratios []int `json:"ratios,omitempty"`
-	// Linear states which layers have linear attention, with a state per sequence
-	// and no rows of tokens; nil if none has.
+	// Linear states which layers have linear attention, with a state for each sequence instead of cached rows; nil
+	// means no layer.
 	Linear []bool `json:"linear,omitempty"`
 	// Sharing states which caches of other layers a layer reads. Only DeepSeek-V4.1 has it.
 	Sharing Sharing `json:"sharing,omitzero"`
-	// IndexFP4 reports that index keys are stored in four bits.
+	// IndexFP4 means that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
-	// Experts are the experts of the feed-forward blocks; zero if they are not known.
+	// Experts describes the mixtures of experts of the feed-forward blocks; zero if it is not known.
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`
 	// Division states how the ranks share attention; unset if there is one rank.
 	Division Division `json:"division,omitempty"`
-	// GroupHeads is the number of heads that stay together on a rank: the heads of an output group of V4. 0 means 1.
+	// GroupHeads is the number of consecutive heads that must be on the same rank: the heads of an output group of V4.
+	// 0 means 1.
 	GroupHeads int `json:"group_heads,omitempty"`
-	// PaddedHeads is how many of the heads of all ranks are padding: zeros that
-	// add nothing, if the number of heads is not divisible.
+	// PaddedHeads is the number of padding heads of all ranks together, if the number of heads is not divisible by the
+	// number of ranks. Padding heads have zero weights and do not change the result.
 	PaddedHeads int `json:"padded_heads,omitempty"`
 }
 
-// ByRequests reports whether ranks share attention by requests.
+// ByRequests reports whether each rank computes attention for its own requests.
 func (m *Model) ByRequests() bool { return m.Ranks > 1 && m.Division == ByRequests }
 
 // ExpertFacts describes mixtures of experts.
@@ -86,7 +87,7 @@ type ExpertFacts struct {
 	Dense  []bool `json:"dense,omitempty"`  // layers without experts
 }
 
-// Choices returns the choices that the rows of the model make in each layer.
+// Choices returns the sizes of the selections and of the lists of chosen experts in each layer, for recording.
 func (m *Model) Choices() record.Shape {
 	s := record.Shape{TopK: m.K, Experts: m.Experts.Count, Chosen: m.Experts.Chosen,
 		Layers: make([]record.LayerShape, m.Layers)}
@@ -123,10 +124,10 @@ func (m *Model) Choices() record.Shape {
 	return s
 }
 
-// LayerShare states which layers reuse the indices of an earlier layer. The first of Factor, Types, Pattern and Freq
-// that is set decides.
+// LayerShare states which layers reuse the indices of an earlier layer. Of Factor, Types, Pattern and Freq, the
+// first one that is set is used.
 type LayerShare struct {
-	Factor  int    `json:"factor,omitempty"`  // if above 1, layers whose number it does not divide reuse indices
+	Factor  int    `json:"factor,omitempty"`  // if above 1, layers whose number is not a multiple of it reuse indices
 	Types   []bool `json:"types,omitempty"`   // for each layer, whether it reuses indices
 	Pattern string `json:"pattern,omitempty"` // one letter for each layer; S: the layer reuses indices
 	Freq    int    `json:"freq,omitempty"`
@@ -150,27 +151,27 @@ func (s LayerShare) Shared(l int) bool {
 	return false
 }
 
-// ratio4 is the number of tokens of an entry of the stream from which V4's indexer selects, ratio128 that of an entry
-// of the stream whose entries are all read by every query.
+// ratio4 and ratio128 are the numbers of tokens that V4 compresses to one entry. The indexer selects among entries of
+// ratio 4; queries attend to all entries of ratio 128.
 const (
 	ratio4   = 4
 	ratio128 = 128
 )
 
-// windowWidth returns the width of a row of V4's window indices.
+// windowWidth returns the width of a row of V4's window indices, a multiple of 64.
 func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 
 // heavyWidth returns the width of a row of V4's indices of ratio 128: every entry of a table that reaches the given
 // number of tokens.
 func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
 
-// MostHeavy returns heavyWidth for the longest sequence.
+// MostHeavy returns heavyWidth for a sequence of maximum length.
 func (m *Model) MostHeavy() int { return m.heavyWidth(m.Context) }
 
-// V4 reports whether the model routes by dispatch section 13.
+// V4 reports whether the model has the attention of DeepSeek-V4, also in V4.1 (dispatch section 13).
 func (m *Model) V4() bool { return m.Family == DeepSeekV4 || m.Family == DeepSeekV41 }
 
-// layouts returns the main layouts that hold this model's rows.
+// layouts returns the layouts in which rows of this model can be cached.
 func (m *Model) layouts() Set[Layout] {
 	switch {
 	case m.V41():
@@ -208,7 +209,7 @@ func (m *Model) IndexKeys(n int) int {
 	return n
 }
 
-// SelectionWidth returns the number of indices a row of that form carries, padded.
+// SelectionWidth returns the padded number of indices of a row in the given form.
 func (m *Model) SelectionWidth(f Form) int {
 	if m.Pooled() {
 		return m.PoolWidth()
@@ -224,7 +225,7 @@ func (m *Model) SelectionWidth(f Form) int {
 	return m.K
 }
 
-// SharedLayers states which layers reuse indices, nil if none does.
+// SharedLayers returns, for each layer, whether it reuses indices; nil if no layer does.
 func (m *Model) SharedLayers() []bool {
 	shared, any := make([]bool, max(m.Layers, 0)), false
 	for l := range shared {
@@ -237,7 +238,7 @@ func (m *Model) SharedLayers() []bool {
 	return shared
 }
 
-// PageTokens returns the number of tokens of a page of our cache.
+// PageTokens returns the number of tokens of a page of the engine's cache.
 func (m *Model) PageTokens() int {
 	if m.V4() || m.Pooled() { // 64 index keys of four tokens each
 		return 256
@@ -255,7 +256,7 @@ func (m Model) Clone() Model {
 	return m
 }
 
-// check returns an error for a model that cannot be planned.
+// check returns an error if a property of the model is invalid or not supported.
 func (m *Model) check() error {
 	bad := func(what string) error {
 		return fmt.Errorf("plan: model description: %s", what)
@@ -310,13 +311,13 @@ func v4Ratios(lead, layers int) []int {
 	return ratios
 }
 
-// released is a published model; its heads are not divided among ranks.
+// released is the description of a published model for one rank.
 type released struct {
 	names []string // the first is the usual name; case and _ or - make no difference
 	model Model
 }
 
-// releasedModels returns new values for each caller, because a Model contains a slice.
+// releasedModels returns the published models. Each call returns new values, because a Model contains slices.
 func releasedModels() []released {
 	usual := ExpertFacts{Count: 256, Chosen: 8, Dense: []bool{true, true, true}} // DeepSeek-V3.2 and GLM-5
 	return []released{
@@ -372,7 +373,7 @@ func releasedModels() []released {
 	}
 }
 
-// ModelFor returns the description of a published model by name; its heads are not divided among ranks.
+// ModelFor returns the description of a published model by name, for one rank.
 func ModelFor(name string) (Model, error) {
 	for _, r := range releasedModels() {
 		if slices.ContainsFunc(r.names, func(n string) bool { return fold(n) == fold(name) }) {

@@ -2,9 +2,10 @@ package plan
 
 import "fmt"
 
-// A pooled model (GLM-5.3-Flash) has two kinds of layers. Linear ones keep a state per sequence and read no rows of
-// earlier tokens. The others are MLA without rotation whose indexer scores one key for each pool of four tokens: a row
-// attends to the tokens of the K best complete pools, and to those after the last complete pool.
+// A pooled model (GLM-5.3-Flash) has two kinds of layers. Layers of linear attention have a state for each sequence and
+// no cached rows. The other layers have MLA without rotary embedding, and an indexer with one key for each pool of four
+// tokens: a row attends to the tokens of the K complete pools with the highest scores, and to the tokens after the last
+// complete pool.
 
 // poolTokens is the number of tokens of a pool: index_kpool of every released model.
 const poolTokens = 4
@@ -15,7 +16,7 @@ func (f Family) Pooled() bool { return f == GLM5Next }
 // Pooled reports whether the model selects pools of tokens.
 func (m *Model) Pooled() bool { return m.Family.Pooled() }
 
-// PoolTokens returns the number of tokens of a pool that the model selects, 0 if it selects none.
+// PoolTokens returns the number of tokens of a pool, or 0 if the model does not select pools.
 func (m *Model) PoolTokens() int {
 	if !m.Pooled() {
 		return 0
@@ -23,14 +24,15 @@ func (m *Model) PoolTokens() int {
 	return poolTokens
 }
 
-// LinearAt reports whether layer l has linear attention. Drafting layers have none.
+// LinearAt reports whether layer l has linear attention. Drafting layers do not have it.
 func (m *Model) LinearAt(l int) bool { return l < len(m.Linear) && m.Linear[l] }
 
-// PoolWidth returns the maximum number of tokens that a row of a pooled model attends to: the tokens of K pools and
-// of the incomplete pool.
+// PoolWidth returns the maximum number of tokens that a row of a pooled model attends to: the tokens of K complete
+// pools and of the incomplete pool.
 func (m *Model) PoolWidth() int { return poolTokens*m.K + poolTokens - 1 }
 
-// everyFourth marks the linear layers of the released pattern: all except every fourth.
+// everyFourth returns, for each layer, whether it has linear attention in released models: all except every fourth
+// layer.
 func everyFourth(layers int) []bool {
 	linear := make([]bool, layers)
 	for i := range linear {
@@ -39,7 +41,7 @@ func everyFourth(layers int) []bool {
 	return linear
 }
 
-// pooled determines which layers are linear, and which layers select.
+// pooled adds the reasons that state how many layers have linear attention, and how many select pools.
 func (r *resolver) pooled() {
 	linear := 0
 	for l := range r.model.Layers {
@@ -58,7 +60,7 @@ func (r *resolver) pooled() {
 		r.model.Layers-linear, poolTokens, r.model.K, r.model.ShortKeys())
 }
 
-// pooledInputs are the arrays of MLA over pools, and of linear attention.
+// pooledInputs adds the arrays of MLA over pools and of linear attention.
 func (w *Builder) pooledInputs() {
 	n := gathered{light: w.closing(poolTokens)}
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
@@ -88,17 +90,17 @@ func (w *Builder) pooledArrays(n *gathered) {
 	}
 }
 
-// StateSpanWords are the words of a row of StateSpans: where the request's part of StateRows begins, how many rows it
-// has, its slot of the states, -1 for none, whether the state is empty, how many rows that were held back are part of
-// it, and whether these rows are held back.
+// StateSpanWords is the number of words in a row of StateSpans: first index in StateRows, number of rows, slot of the
+// state (-1: none), whether the state is empty, how many held-back rows the state must include first, and whether the
+// rows of this pass are held back.
 const StateSpanWords = 6
 
-// mostVerified is the maximum number of rows of a request that a model with states verifies: rings of raw rows have
-// space for these in addition to the rows of an incomplete pool.
+// mostVerified is the maximum number of verified rows of a request for models with states. The ring buffers of raw rows
+// hold these rows in addition to the rows of an incomplete pool.
 const mostVerified = 12
 
-// heldBack checks the verified rows of a model with a state per sequence, which cannot be rolled back: they are held
-// back until it is known which of them are accepted.
+// heldBack checks the number of verified rows of a model with sequence states. A state cannot be rolled back, so
+// verified rows are held back: the state includes them only after they were accepted.
 func (r *resolver) heldBack(n int) error {
 	if n <= mostVerified {
 		r.Because("design 6", "rows that are verified do not change the state of linear attention: their changes are "+
@@ -109,8 +111,8 @@ func (r *resolver) heldBack(n int) error {
 		Supported: fmt.Sprintf("at most %d drafts", mostVerified-1), Try: fmt.Sprintf("%d drafts", mostVerified-1)}
 }
 
-// splitOf returns how the rows of a segment are cut. Prompts of pooled models stay whole: they
-// have enough rows for all multiprocessors, so that parts would only cost time.
+// splitOf returns how the rows of a segment are cut. Prompt rows of pooled models are not cut: there are enough rows
+// for all multiprocessors.
 func (c *Config) splitOf(s *Segment) KeySplit {
 	if c.Model.Pooled() && s.NextN == 0 && c.SplitKeys != SplitUnset {
 		return SplitWhole
@@ -118,8 +120,8 @@ func (c *Config) splitOf(s *Segment) KeySplit {
 	return c.SplitKeys
 }
 
-// pooledScratch is sparseScratch for a row that attends to the tokens of all pools it selects. Parts of rows of bf16
-// are float32.
+// pooledScratch is like sparseScratch, for a row that attends to the tokens of its selected pools. For bf16 rows,
+// partial results are float32.
 func pooledScratch(cfg *Config, split KeySplit) (row, rows int64) {
 	heads, keys := cfg.Model.Heads, cfg.Model.PoolWidth()
 	row, rows = sparseScratch(cfg.Hardware.SMs, heads, keys, keys, split.Keys())

@@ -10,7 +10,7 @@ import (
 type Division uint8
 
 // ByHeads gives every rank some heads of all sequences, so each rank has the whole cache. ByRequests gives every rank
-// all heads of some sequences, so each rank has the cache of its own sequences. If unset, heads are divided if that
+// all heads of some sequences, so each rank has the cache of its own sequences. DivisionUnset divides heads if that
 // needs no padding.
 const (
 	DivisionUnset Division = iota
@@ -34,8 +34,8 @@ func ParseDivision(word string) (Division, error) {
 }
 
 // Divide returns the model of one of several ranks. If heads are divided, the rank has an equal part of the query
-// heads, padded if they do not divide by the number of ranks, and the whole cache. If requests are divided, it has
-// all heads and a part of the sequences.
+// heads, padded if their number is not divisible by the number of ranks, and the whole cache. If requests are divided,
+// it has all heads and a part of the sequences.
 func (m Model) Divide(ranks int, how Division) (Model, error) {
 	if ranks == 1 {
 		return m, nil
@@ -63,7 +63,8 @@ func (m Model) Divide(ranks int, how Division) (Model, error) {
 	return m, nil
 }
 
-// notDivided returns an error for a number of ranks that does not divide the experts, with the numbers that do.
+// notDivided returns an error if the number of experts is not divisible by the number of ranks. It names the numbers
+// that work.
 func (m *Model) notDivided(ranks int) error {
 	if m.Experts.Count == 0 {
 		return &Error{Code: E08, Asked: fmt.Sprintf("%d ranks", ranks), Supported: "at least 1", Try: "1 rank"}
@@ -82,7 +83,7 @@ func (m *Model) notDivided(ranks int) error {
 		Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
 }
 
-// Divided states how several ranks share the model (dispatch 15).
+// Divided adds the reason that describes how several ranks share the model (dispatch 15).
 func (n *Notes) Divided(m *Model) {
 	if m.Ranks < 2 {
 		return
@@ -135,8 +136,8 @@ func (p *Plan) Share(rank int) Share {
 		Heavy: Run{Count: p.Input(HeavyCloses).Rows}, Drafted: Run{Count: p.Input(DraftRows).Rows}}
 }
 
-// ByRank visits the requests of a batch rank by rank: the order of V4's closing
-// entries and of the computed rows of its drafting block.
+// ByRank calls visit for each request, sorted by rank. This is the order of V4's completed entries and of the computed
+// rows of its drafting block.
 func (b *Batch) ByRank(cfg *Config, visit func(request int) error) error {
 	ranks := 1
 	if cfg.Model.ByRequests() {

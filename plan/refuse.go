@@ -37,10 +37,10 @@ func (c *Chooser) layoutClash(p Pair) error {
 	return e
 }
 
-// LegalPairs lists every pair that works here, pairs without a conversion first.
+// LegalPairs lists every supported pair, pairs without a conversion first.
 func (c *Chooser) LegalPairs() []Pair { return c.legalPairs(len(c.Entries)*len(c.Entries), Pair{}) }
 
-// legalPairs lists up to n pairs that work here: the pair itself first, then pairs that share a side with it, and
+// legalPairs lists up to n supported pairs: near itself first, then pairs that have one kernel in common with it, and
 // among equals pairs without a conversion.
 func (c *Chooser) legalPairs(n int, near Pair) []Pair {
 	var all []Pair
@@ -69,8 +69,8 @@ func (c *Chooser) legalPairs(n int, near Pair) []Pair {
 	return all[:min(n, len(all))]
 }
 
-// usable returns a layout that both kernels of a pair support: read in place by the decode kernel, and by the prefill
-// kernel in place if possible.
+// usable returns a layout that both kernels of a pair support. The decode kernel reads it in place. A layout that the
+// prefill kernel also reads in place is preferred.
 func (c *Chooser) usable(p Pair) Layout {
 	pe, de := c.Entry(p.Prefill), c.Entry(p.Decode)
 	both := c.Model.layouts() & de.Reads & pe.readable(PhasePrefill)
@@ -88,8 +88,7 @@ func (c *Chooser) legal(p Pair) bool {
 		c.usable(p) != LayoutNone
 }
 
-// refuse turns objections to one kernel into an Error with a working
-// alternative.
+// refuse returns an Error with the objections to one kernel and a supported alternative.
 func (c *Chooser) refuse(k Kernel, p Phase, against []Objection) error {
 	e := &Error{Code: against[0].Code,
 		Asked: fmt.Sprintf("%s %s on %s with kv %s, but %s", p, k, c.Hardware.Arch, c.KV, joinObjections(against))}
@@ -113,8 +112,8 @@ func (c *Chooser) fitting(p Phase) []string {
 	return names
 }
 
-// nearest returns a complete set of flags that works. A KV type that the user chose is kept and the kernel is
-// replaced; otherwise the kernel is kept, with a KV type that it reads.
+// nearest returns a supported set of flags near the requested one. A KV type that the user chose is kept and the kernel
+// is replaced; otherwise the kernel is kept, with a KV type that it reads.
 func (c *Chooser) nearest(k Kernel, p Phase) string {
 	keepKV := func() string {
 		other := c.settled
@@ -183,7 +182,7 @@ func (c *Chooser) unless() string {
 	return ""
 }
 
-// flags spells a pair and its KV type as a command line.
+// flags returns the command-line flags of a pair and its KV type.
 func (c *Chooser) flags(p Pair) string {
 	name := c.KV.String()
 	switch {
@@ -195,7 +194,8 @@ func (c *Chooser) flags(p Pair) string {
 	return fmt.Sprintf("--kv %s --prefill %s --decode %s", name, p.Prefill, p.Decode)
 }
 
-// NothingFits lists every kernel with its reason. Its text names only the kernels of the family, if there are any.
+// NothingFits lists every kernel with its reason. Its text names only the kernels for the model's family, if there are
+// any.
 func (c *Chooser) NothingFits() error {
 	e := &Error{Code: E01, Asked: fmt.Sprintf("%s on %s with kv %s", c.Model.Family, c.Hardware.Arch, c.kvName())}
 	ofFamily := func(k Entry) bool { return k.family(c.Model) }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Resolve turns the user's settings into an immutable Config, once at start. It keeps every explicit choice or refuses
-// it with an Error; it never replaces one silently. Notices are messages for the user about the result.
+// Resolve turns the user's settings into an immutable Config, once at start. It keeps every explicit choice or returns
+// an Error. Notices are messages for the user about the result.
 func Resolve(hw Hardware, m Model, p Policy) (Config, []Notice, error) {
 	hw, m = hw.Clone(), m.Clone()
 	r := &resolver{hw: &hw, model: &m, policy: &p}
@@ -70,7 +70,7 @@ func (r *resolver) inputs() error {
 	return nil
 }
 
-// CheckInputs refuses a model or hardware that cannot be planned.
+// CheckInputs returns an error if the description of the model or the hardware is invalid.
 func CheckInputs(hw *Hardware, m *Model) error {
 	if err := m.check(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func paddedIndexHeads(arch Arch, heads int) int {
 	return 0
 }
 
-// speculation sets n, the rows verified per request (dispatch 12, 16).
+// speculation sets Config.N, the number of verified rows per request (dispatch 12, 16).
 func (r *resolver) speculation() error {
 	n, err := r.policy.Speculation.Chain(&r.Notes)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *resolver) speculation() error {
 	return nil
 }
 
-// scoredTogether states how the scores of 2 to n verified rows of a request are computed.
+// scoredTogether returns a text about how the scores of 2 to n verified rows of a request are computed.
 func (r *resolver) scoredTogether(n int) string {
 	var whole, groups, single []string
 	for rows := 2; rows <= n; rows++ {
@@ -174,7 +174,7 @@ func (r *resolver) scoredTogether(n int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Chain returns the number of rows verified per request: the drafts and the token before them, 1 without drafts.
+// Chain returns the number of rows verified per request: the drafts and the token before them; 1 without drafting.
 func (s Speculation) Chain(notes *Notes) (int, error) {
 	switch {
 	case s.Steps < 0 || s.Branches < 0 || s.Tokens < 0:
@@ -193,7 +193,7 @@ func (s Speculation) Chain(notes *Notes) (int, error) {
 	return n, nil
 }
 
-// kernels settles the pair and the layouts (dispatch 9, 13 and 16).
+// kernels sets the pair of kernels and the layouts (dispatch 9, 13 and 16).
 func (r *resolver) kernels() error {
 	for i, name := range []string{r.policy.Prefill, r.policy.Decode} {
 		if fold(name) == Reference.String() {
@@ -266,7 +266,7 @@ func (r *resolver) determinism() error {
 	return nil
 }
 
-// checkReserve refuses a memory reserve that is too small for one row of a full context.
+// checkReserve returns an error if MaxTransient is too small for one row of a full context.
 func (r *resolver) checkReserve() error {
 	return r.cfg.CheckReserve(&sparrowCatalogue, autoTarget(&r.cfg))
 }
@@ -283,7 +283,7 @@ func (r *resolver) finish() error {
 	return nil
 }
 
-// Summary adds the line that names every decision.
+// Summary adds the notice that names every decision in one line.
 func (n *Notes) Summary(c *Config, scores, selection string) {
 	dense := fmt.Sprintf("dense up to %d keys", c.T)
 	if !c.DenseOK {

@@ -11,7 +11,7 @@ const (
 	DefaultScoreCap      = 256 << 20 // bytes of one chunk of scores
 )
 
-// StepTokens returns the default maximum number of new tokens in a step of our server.
+// StepTokens returns the default maximum number of new tokens in a step of sparrow serve.
 func StepTokens(on Arch) int {
 	if on == CPU {
 		return 512
@@ -19,7 +19,7 @@ func StepTokens(on Arch) int {
 	return 8192
 }
 
-// denseForm sets T and checks the conditions of the dense form that no batch can change (dispatch 5).
+// denseForm sets Config.T and checks the conditions of the dense form that do not depend on a batch (dispatch 5).
 func (r *resolver) denseForm() error {
 	c, p := &r.cfg, r.policy
 	times := r.hw.costs()
@@ -28,7 +28,7 @@ func (r *resolver) denseForm() error {
 	}
 	c.T = cmp.Or(p.DenseThreshold, r.model.K)
 	if r.kv == F32 {
-		times.Prompts = nil // not measured over exact rows
+		times.Prompts = nil // the times were not measured with float32 rows
 	}
 	if limit, all := crossing(times.Prompts); p.DenseThreshold == 0 && !all {
 		c.T = min(c.T, limit)
@@ -56,7 +56,7 @@ func (r *resolver) denseForm() error {
 	return nil
 }
 
-// unusedThreshold warns if the user set a threshold but no row is dense.
+// unusedThreshold adds a warning if the user set DenseThreshold but no row uses the dense form.
 func (r *resolver) unusedThreshold() {
 	if c := &r.cfg; r.policy.DenseThreshold > 0 && !c.DenseOK {
 		r.Notice(NoticeWarning, "dispatch 5", "the dense threshold %d has no effect, because the dense form is off: %s",
@@ -73,7 +73,7 @@ func (r *resolver) denseNeed() int64 {
 	return need
 }
 
-// Threshold warns if the given threshold is above index_topk.
+// Threshold adds a warning if the requested threshold is above index_topk.
 func (n *Notes) Threshold(asked, topk int) {
 	if asked > topk {
 		n.Notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend "+
@@ -81,8 +81,8 @@ func (n *Notes) Threshold(asked, topk int) {
 	}
 }
 
-// AgainstDense lists the reasons against the dense form that hold on all hardware. A model that never has a dense form
-// has no other reason.
+// AgainstDense lists the reasons against the dense form that do not depend on the hardware. If the model has no dense
+// form, that is the only reason.
 func AgainstDense(wish Switch, deterministic bool, m *Model) []string {
 	if m.V4() {
 		return []string{fmt.Sprintf("%s has no dense form", m.Family)}
@@ -100,7 +100,8 @@ func AgainstDense(wish Switch, deterministic bool, m *Model) []string {
 	return list
 }
 
-// Dense reports whether nothing prevents the dense form, and adds the reasons; why is appended to the number of keys.
+// Dense reports whether there is no reason against the dense form, and adds the reasons; why is a text appended to the
+// number of keys.
 func (n *Notes) Dense(c *Config, wish Switch, why string) bool {
 	if len(c.DenseAgainst) == 0 {
 		n.Because("dispatch 5", "dense form for prompts of at most %d keys%s", c.T, why)
@@ -115,7 +116,7 @@ func (n *Notes) Dense(c *Config, wish Switch, why string) bool {
 	return false
 }
 
-// CheckReserve refuses a memory reserve that is too small for one row of a full context, if prompts use the given
+// CheckReserve returns an error if MaxTransient is too small for one row of a full context, if prompts use the given
 // kernel.
 func (c *Config) CheckReserve(cat *Catalogue, prefill Kernel) error {
 	if c.MaxTransient == 0 {

@@ -30,7 +30,7 @@ func (n *Notes) DefaultKV(kv DType, hw *Hardware, m *Model) {
 	n.Because("dispatch 16", "kv type %s %s", kv, why)
 }
 
-// kvType settles the element type of the cache (dispatch 16).
+// kvType sets the element type of the cache (dispatch 16).
 func (r *resolver) kvType() error {
 	var ok bool
 	if r.kv, r.wish, ok = ParseKV(r.policy.KV); !ok {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// segmented groups rows by their kind (design 3). A row's group depends only on its own position and request.
+// segmented makes segments of rows of the same kind (design 3). A row's group depends only on its own position and
+// request.
 func (w *Builder) segmented() error {
 	groups := w.groups()
 	if w.b.PaddedRows > 0 && (len(groups) != 1 || groups[0].NextN == 0) {
@@ -40,8 +41,8 @@ func (w *Builder) segmented() error {
 	return nil
 }
 
-// storesOnly reports whether rows of the drafting layer only store keys for later rows: no later layer reads their
-// outputs.
+// storesOnly reports whether the pass runs the drafting layer only to store keys for later rows, because no logits are
+// needed.
 func (w *Builder) storesOnly() bool {
 	return w.b.Pass != PassTarget && w.plan.Logits == 0 && !w.cfg.Model.V4()
 }
@@ -73,7 +74,7 @@ func (w *Builder) groups() []Segment {
 			group(RowDraft, rows).Span(i, 0, rows)
 		case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
 			if w.b.Pass != PassTarget && w.cfg.Model.V4() {
-				group(RowDraft, rows).Span(i, 0, rows) // the drafting block attends to a window, also in a prompt
+				group(RowDraft, rows).Span(i, 0, rows) // the drafting block attends to a window, even in prompts
 				continue
 			}
 			dense, short := w.cuts(w.b.Requests[i].Prefix, rows)
@@ -95,8 +96,8 @@ func (w *Builder) groups() []Segment {
 	return list
 }
 
-// cuts returns the first new token that is no longer computed in the dense form and the first that needs scores.
-// Token i has prefix+i+1 keys.
+// cuts returns the index of the first new token that is not computed in the dense form, and of the first that needs
+// scores. Token i has prefix+i+1 keys.
 func (w *Builder) cuts(prefix, rows int) (dense, short int) {
 	if w.cfg.DenseOK {
 		dense = clamp(w.cfg.T-prefix, 0, rows)
@@ -142,7 +143,7 @@ func (w *Builder) shapeRow(s *Segment) {
 	s.SplitsFixed = true
 }
 
-// RejectedFor returns the part of the configuration's rejections for one phase.
+// RejectedFor returns the candidates that were rejected for one phase.
 func (c *Config) RejectedFor(p Phase) []Rejection {
 	list := c.Rejected
 	from := slices.IndexFunc(list, func(r Rejection) bool { return r.Phase == p })
@@ -156,14 +157,14 @@ func (c *Config) RejectedFor(p Phase) []Rejection {
 	return list[from:to:to]
 }
 
-// againstDense states why the prefill kernel was rejected for rows in the dense form.
+// againstDense returns the rejection of the prefill kernel for rows in the dense form.
 func (w *Builder) againstDense() []Rejection {
 	k := autoTarget(w.cfg)
 	return []Rejection{{Kernel: k, Phase: PhasePrefill,
 		Reason: "fits, but the row sees few enough keys for the dense form"}}
 }
 
-// whyNotDense states why a sparse prompt row is not computed in the dense form.
+// whyNotDense returns the reasons why a prompt row is not computed in the dense form.
 func (w *Builder) whyNotDense() []Reason {
 	cfg := w.cfg
 	switch {

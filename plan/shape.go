@@ -4,7 +4,8 @@ import "encoding/binary"
 
 // Shape holds everything that a plan depends on in addition to the configuration. Equal shapes give identical plans, so
 // a caller may
-// keep plans, and graphs captured with them, in a map keyed by Shape. The shape of a decode-like batch has no lengths.
+// keep plans, and graphs captured with them, in a map keyed by Shape. The shape of a batch of decode, verify or draft
+// requests has no lengths.
 type Shape struct {
 	Mode       Mode
 	Pass       Pass
@@ -15,13 +16,13 @@ type Shape struct {
 	Replay     Replay
 	Replayed   int // replayed rows of all requests
 	Requests   int
-	NextN      int // rows per request if all requests have the same number
+	NextN      int // rows per request, if all requests have the same number; else 0
 	Logits     int // logit rows per request if all requests have the same number
 	Best       bool
 	Draws      bool
 	TablePages int
 	PaddedRows int
-	Short      bool // no request of a decode-like batch exceeds index_topk
+	Short      bool // no request of a decode, verify or draft batch has more than index_topk keys
 	FreeBytes  int64
 	// Ranks encodes the rank of every request, and whether its segment needs
 	// scores, if ranks share attention by requests.
@@ -30,14 +31,14 @@ type Shape struct {
 	Lengths string
 }
 
-// ShapeOf returns the shape of a batch that Build accepts, and otherwise the error of Build.
+// ShapeOf returns the shape of a batch, or the error of Build if it does not accept the batch.
 func ShapeOf(cfg Config, b Batch) (Shape, error) {
 	var s Shaper
 	return s.Of(&cfg, &b)
 }
 
-// Shaper computes the shapes of one configuration's batches and keeps the
-// strings in them, so that a known shape costs no memory.
+// Shaper computes the shapes of batches of one configuration. It stores the strings of shapes, so that a shape that
+// occurred before needs no allocation.
 type Shaper struct {
 	buf   []byte
 	kept  map[string]string
@@ -51,7 +52,7 @@ const (
 	keptBytes = 96
 )
 
-// Of returns ShapeOf, but keeps the strings of the shape in the Shaper.
+// Of is ShapeOf without allocation for a shape that occurred before.
 func (s *Shaper) Of(cfg *Config, b *Batch) (Shape, error) {
 	if err := b.check(cfg); err != nil {
 		return Shape{}, err
@@ -117,8 +118,8 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	return sh, nil
 }
 
-// lengths encodes the new tokens of each request and, if the plan depends on it, its number of keys. Decode-like
-// requests encode only whether their segment needs scores.
+// lengths encodes the new tokens of each request and, if the plan depends on it, its number of keys. Of decode, verify
+// and draft requests, it encodes only whether their segment needs scores.
 func (s *Shaper) lengths(cfg *Config, b *Batch) {
 	buf := s.buf[:0]
 	for i := range b.Requests {
@@ -143,8 +144,8 @@ func (s *Shaper) lengths(cfg *Config, b *Batch) {
 	s.buf = buf
 }
 
-// shortSegment reports whether no request in the segment of decode-like request
-// i has more keys than index_topk: every key is then selected without scores.
+// shortSegment reports whether no request in the segment of request i, a decode, verify or draft request, has more keys
+// than index_topk; then every key is selected without scores.
 func (b *Batch) shortSegment(cfg *Config, i int) bool {
 	kind, rows := b.KindOf(i), b.Rows(cfg, i)
 	for j := range b.Requests {

@@ -10,8 +10,8 @@ import (
 type Sharing struct {
 	Entries []int `json:"entries"` // layers that compress tokens to entries
 	Index   []int `json:"index"`   // layers that select among entries
-	// Candidates is the layer whose best Blocks of BlockKeys entries are the candidates of later layers over the same
-	// entries.
+	// Candidates is the number of the layer that selects Blocks blocks of BlockKeys entries each. Later layers over the
+	// same entries select only within these blocks.
 	Candidates int `json:"candidates"`
 	Blocks     int `json:"blocks"`
 	BlockKeys  int `json:"block_keys"`
@@ -23,7 +23,7 @@ type Sharing struct {
 func (m *Model) V41() bool { return m.Family == DeepSeekV41 }
 
 // lightRatio returns the number of tokens of an entry of the first compressed stream, which the indexer selects from:
-// 4, or 2 of V4.1.
+// 4, or 2 in V4.1.
 func (m *Model) lightRatio() int {
 	if m.V41() {
 		return 2
@@ -43,7 +43,7 @@ func (m *Model) indexRatio() int {
 	return m.lightRatio()
 }
 
-// nearest returns the last layer of a list that is at or before l, -1 if layer l reads only the window.
+// nearest returns the last layer of a list that is at or before layer l; -1 if layer l reads only the window.
 func (m *Model) nearest(list []int, l int) int {
 	out := -1
 	if l < len(m.Ratios) && m.Ratios[l] > 0 {
@@ -68,7 +68,7 @@ func (m *Model) SelectsWithin(l int) bool {
 		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
 }
 
-// says returns a text that lists the layers that make entries, select and share.
+// says returns a text that lists the layers that compute entries, that select, and that reuse both.
 func (s *Sharing) says(m *Model) string {
 	var within []int
 	for _, l := range s.Index {
@@ -103,11 +103,10 @@ func (m *Model) LayerSays(l int) string {
 	return fmt.Sprintf("entries of layer %d, selected among all", e)
 }
 
-// BlocksOf returns how many blocks n entries have.
+// BlocksOf returns the number of blocks of n entries, rounded up.
 func (s *Sharing) BlocksOf(n int) int { return (n + s.BlockKeys - 1) / s.BlockKeys }
 
-// KeptOf returns how many of n entries are in the selected blocks: all, or the entries of those blocks; the newest
-// block may be incomplete.
+// KeptOf returns how many of n entries are in the selected blocks; the last block may be incomplete.
 func (s *Sharing) KeptOf(n int) int {
 	if s.BlocksOf(n) <= s.Blocks {
 		return n
@@ -115,7 +114,7 @@ func (s *Sharing) KeptOf(n int) int {
 	return s.BlockKeys*(s.Blocks-1) + (n-1)%s.BlockKeys + 1
 }
 
-// checkSharing returns an error if the sharing of layers of the model cannot be planned.
+// checkSharing returns an error if the field Sharing of the model is invalid.
 func (m *Model) checkSharing() error {
 	s := &m.Sharing
 	if !m.V41() {
@@ -136,7 +135,7 @@ func (m *Model) checkSharing() error {
 	return nil
 }
 
-// sharedInputs adds the arrays of V4.1. Every row reads pages in place, so no launch gathers entries.
+// sharedInputs adds the arrays of V4.1. Every row reads pages in place, so launches gather no entries.
 func (w *Builder) sharedInputs() { w.sharedArrays(w.closing(w.cfg.Model.lightRatio())) }
 
 func (w *Builder) sharedArrays(pairs int) {
@@ -157,6 +156,6 @@ func (w *Builder) sharedArrays(pairs int) {
 	p.array(TableRows, p.Rows, m.Sharing.Tables)
 }
 
-// reasonSharedPaged is the indexer path of V4.1's prompts.
+// reasonSharedPaged is the reason for the indexer path of V4.1's prompts.
 var reasonSharedPaged = Reason{"dispatch 6", "prompt rows score keys in place: layers share them, and candidates " +
 	"differ from row to row"}

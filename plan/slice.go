@@ -6,13 +6,12 @@ import (
 	"sort"
 )
 
-// scoreFloor is the number of score rows per chunk for which a launch reserves memory, if they fit into half of the
-// reserve that is left after the index keys.
+// scoreFloor is the number of score rows for which a launch reserves memory, if they fit in half of the memory limit
+// that is left after the index keys.
 const scoreFloor = 64
 
-// slicer cuts the rows of a segment into launches that keep the row limit, the
-// key capacity of the dense form and the transient reserve. Rows are
-// independent, so any cut is exact.
+// slicer cuts the rows of a segment into launches within three limits: rows of a launch, keys of a dense call and
+// temporary memory. Rows are independent, so cuts do not change results.
 type slicer struct {
 	w       *Builder
 	s       *Segment
@@ -68,8 +67,8 @@ func (w *Builder) slice(s *Segment) error {
 	return nil
 }
 
-// run passes every span, then the padding, to the slicer. With context parallelism, a rank has rows of every request,
-// so all spans count as one.
+// run adds the rows of every span, then the padding, to launches. With context parallelism, a rank has rows of every
+// request, so all spans are added as one.
 func (sl *slicer) run() error {
 	s := sl.s
 	s.Launches = make([]Launch, 0, 1+s.KernelRows/sl.limit)
@@ -79,7 +78,7 @@ func (sl *slicer) run() error {
 			return err
 		}
 	case s.NextN > 0 && sl.reserve == math.MaxInt64:
-		// Decode-like segments do not depend on lengths, so all requests are passed at once.
+		// Decode, verify and draft segments do not depend on lengths, so all requests are added at once.
 		if err := sl.take(0, len(s.Spans), s.Rows, 0); err != nil {
 			return err
 		}
@@ -103,7 +102,8 @@ func (sl *slicer) run() error {
 	return nil
 }
 
-// take adds rows of the count spans from span first on, which together have the given number of keys.
+// take adds rows of count spans, beginning with span first, to launches. The spans together have the given number of
+// keys.
 func (sl *slicer) take(first, count, rows, keys int) error {
 	for done := 0; done < rows; {
 		fit := sl.fit(rows-done, rows, keys)
@@ -121,7 +121,7 @@ func (sl *slicer) take(first, count, rows, keys int) error {
 }
 
 // with returns the load of the open launch after n more rows of a span that has the given number of rows and keys.
-// All keys of the span count, because every row may need any of them.
+// All keys of the span are counted, because a row may attend to any of them.
 func (sl *slicer) with(n, rows, keys int) load {
 	l := sl.open.load
 	cfg := sl.w.cfg
@@ -135,8 +135,8 @@ func (sl *slicer) with(n, rows, keys int) load {
 	return l
 }
 
-// floor returns the number of score rows for which memory is reserved. It is smaller if scores are wide, so that
-// scores do not reduce the number of rows of the launch.
+// floor returns the number of score rows for which memory is reserved. It is smaller if rows of scores are wide, so
+// that the launch need not have fewer rows because of them.
 func (sl *slicer) floor(l load) int64 {
 	if sl.held.scoreRow == 0 {
 		return scoreFloor
@@ -195,8 +195,8 @@ func (sl *slicer) close() {
 	*o = launchLoad{launch: Launch{FirstRow: next}}
 }
 
-// chunked sets the number of score rows at a time to the maximum that the budget and the reserve allow, and lowers
-// the segment's chunk to it.
+// chunked sets the number of score rows at a time to the maximum that scoreBudget and the memory limit allow. It lowers
+// the segment's RowsPerChunk to this number.
 func (sl *slicer) chunked(l load) load {
 	l.chunk = min(l.rows, sl.chunk)
 	if sl.chunk == 0 || sl.held.bytes(l) <= sl.reserve {
@@ -242,7 +242,7 @@ func (sl *slicer) causes() string {
 	return why
 }
 
-// refuse reports a single row that does not fit the reserve.
+// refuse returns the error that a single row does not fit in the memory limit.
 func (sl *slicer) refuse(rows, keys int) error {
 	l := sl.with(sl.grain, rows, keys)
 	l.chunk = min(l.chunk, int64(sl.grain))

@@ -11,7 +11,8 @@ import (
 // row depend on the cut, so all batches of a process have the same cut.
 type KeySplit uint8
 
-// SplitWhole gives all keys of a row to one multiprocessor; the others cut after every 256 to 2048 keys.
+// SplitWhole means that one multiprocessor computes all keys of a row. The other values cut a row after every 256 to
+// 2048 keys.
 const (
 	SplitUnset KeySplit = iota
 	SplitWhole
@@ -27,7 +28,7 @@ func (k KeySplit) String() string                { return keySplits.text(k) }
 func (k KeySplit) MarshalText() ([]byte, error)  { return keySplits.marshal(k) }
 func (k *KeySplit) UnmarshalText(t []byte) error { return keySplits.unmarshal(k, t) }
 
-// ParseKeySplit reads a split; auto is unset.
+// ParseKeySplit reads a split; the word auto means SplitUnset.
 func ParseKeySplit(word string) (k KeySplit, err error) {
 	if fold(word) == "auto" {
 		return SplitUnset, nil
@@ -64,7 +65,7 @@ func (k KeySplit) Micros(d cost.Decode) float64 {
 	return d.Whole
 }
 
-// Says describes the split in words.
+// Says returns the split in words.
 func (k KeySplit) Says() string {
 	if n := k.Keys(); n > 0 {
 		return fmt.Sprintf("cut after every %d keys", n)
@@ -72,8 +73,8 @@ func (k KeySplit) Says() string {
 	return "whole"
 }
 
-// split sets where rows are cut: as requested, or at the cut that was measured fastest for the number of rows that
-// the server is configured for (dispatch 16).
+// split sets Config.SplitKeys: as requested, or at the cut that was measured fastest for the configured number of
+// running sequences (dispatch 16).
 func (r *resolver) split() error {
 	c, p := &r.cfg, r.policy
 	if e := sparrowCatalogue.Entry(c.Decode); !e.Segments || r.model.V4() || r.hw.Arch == CPU {
@@ -146,7 +147,8 @@ func (r *resolver) splitPortable() {
 		times.decodeReason(times.Decodes...))
 }
 
-// portableHeads is the number of heads, over all rows, at and above which parts of 512 keys also occupy a whole GPU.
+// portableHeads is the minimum number of heads, over all rows, with which parts of 512 keys occupy all multiprocessors
+// of a GPU.
 const portableHeads = 8 * 128
 
 // splitEvery sets where rows that attend to every key are cut. Such rows have more keys than selections have, so

@@ -9,14 +9,14 @@ import (
 // returns it; its slices may be shared with the Config and are read-only.
 type Plan struct {
 	Mode Mode `json:"mode"`
-	// Graph states how the operations were enqueued, in plans of passes that ran: plainly, while a graph was captured,
-	// or from one. Plans for a graph of another engine have the requested mode.
+	// Graph is, in the plan of a pass that ran, the way in which its operations were enqueued: one by one, while a
+	// graph was captured, or by replaying a graph. In plans of the public catalogue it is the requested mode.
 	Graph GraphMode `json:"graph"`
-	// Runnable is false for plans of the public catalogue: they explain only.
+	// Runnable is false for plans of the public catalogue: such plans are only printed.
 	Runnable bool `json:"runnable"`
-	// Collectives is true if ranks combine their partial results; an idle rank takes part, too.
+	// Collectives is true if ranks combine their partial results, which includes ranks without rows.
 	Collectives bool `json:"collectives"`
-	// Pass states which layers run.
+	// Pass selects the layers that run.
 	Pass Pass `json:"pass"`
 	// Shape holds everything that the plan depends on in addition to the configuration: it is the key of stored plans
 	// and captured graphs.
@@ -30,7 +30,7 @@ type Plan struct {
 	// WholeLogits is the number of logit rows that are returned whole. For the other rows only a token is returned: a
 	// sampled token if Draws is set, the best token otherwise.
 	WholeLogits int `json:"whole_logits"`
-	// Draws reports that the tokens of rows that are not returned whole are sampled, with the parameters in the input
+	// Draws means that the tokens of rows that are not returned whole are sampled, with the parameters in the input
 	// block.
 	Draws bool `json:"draws,omitempty"`
 	// Record defines what is recorded in every layer, for the number of rows in Recorded.
@@ -39,17 +39,17 @@ type Plan struct {
 	// Replay selects the choices that are replayed instead of computed, for the number of rows in Replayed.
 	Replay   Replay `json:"replay,omitzero"`
 	Replayed int    `json:"replayed,omitempty"`
-	// JointQueries reports that the indexer queries of all rows are computed together with the layer's other products.
+	// JointQueries means that the indexer queries of all rows are computed together with the layer's other products.
 	// With few rows, the time is bound by reading the weights. With more rows, the queries are computed for one chunk
 	// of score rows at a time, to save memory.
 	JointQueries bool `json:"joint_queries,omitempty"`
 	// TablePages is the width of the page tables, in pages.
 	TablePages int       `json:"table_pages"`
 	Segments   []Segment `json:"segments"`
-	// Shares has the rows of each rank if ranks divide attention by requests; nil otherwise.
+	// Shares holds the rows of each rank if ranks divide attention by requests; otherwise nil.
 	Shares []Share `json:"shares,omitempty"`
-	// RowBounds has the first row of each rank, and the end of the rows of the last rank. DraftBounds has the same
-	// bounds for the computed rows of V4's drafting block. Both are nil if Shares is nil.
+	// RowBounds has the first row of each rank, and the end of the rows of the last rank. DraftBounds holds the bounds
+	// of the ranks among the computed rows of V4's drafting block. Both are nil if Shares is nil.
 	RowBounds   []int `json:"-"`
 	DraftBounds []int `json:"-"`
 	// Inputs are the arrays of the pass: one block of int32 words that is
@@ -60,7 +60,7 @@ type Plan struct {
 	// TransientBytes is the maximum memory that the step needs at any time in addition to weights and pools. Segments
 	// run one after the other, so it is the maximum over segments, not their sum.
 	TransientBytes int64 `json:"transient_bytes"`
-	// Key identifies everything a captured graph depends on.
+	// Key is a hash of everything that a captured graph depends on.
 	Key     Key      `json:"key"`
 	Reasons []Reason `json:"reasons,omitempty"`
 }
@@ -69,29 +69,28 @@ type Plan struct {
 // segments and, within a segment, in the order of its spans.
 type Segment struct {
 	Row RowKind `json:"row"`
-	// Rank is the rank that has the sequences of its rows, if ranks share attention by requests.
+	// Rank is the rank that has the sequences of the segment, if ranks divide attention by requests.
 	Rank int `json:"rank,omitempty"`
-	// FirstRow is the row of the step with which the segment starts.
+	// FirstRow is the first row of the segment among the rows of the step.
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
-	// KernelRows is the number of rows that kernels process: Rows plus padding, on one rank.
+	// KernelRows is the number of rows, including padding, that kernels process on one rank.
 	KernelRows int `json:"kernel_rows"`
-	// Requests is len(Spans) plus padded requests: the B of array shapes.
+	// Requests is the number of spans plus the number of padding requests (B in the shapes of arrays).
 	Requests int `json:"requests"`
-	// NextN is the number of rows each request has in a decode-like segment,
-	// and 0 in a prefill segment.
+	// NextN is the number of rows of each request in a decode, verify or draft segment; 0 in a prefill segment.
 	NextN int `json:"next_n,omitempty"`
-	// Keys is the sum over spans of the keys of their last row; 0 in decode-like segments, whose plans do not depend
-	// on lengths.
+	// Keys is the sum over spans of the keys of their last row; 0 in other than prefill segments, because their plans
+	// do not depend on lengths.
 	Keys  int    `json:"keys,omitempty"`
 	Spans []Span `json:"spans"`
 
 	Form        Form   `json:"form"`
 	Kernel      Kernel `json:"kernel"`
 	KernelHeads int    `json:"kernel_heads"`
-	// HeadRepeat is how often each head is repeated instead of zero-padded, 1 for every kernel that pads; only in the
-	// public catalogue, like FusedTopK and RopeInKernel: our kernels pad, select in a separate operation, and read
-	// rotated rows.
+	// HeadRepeat is how often each head is repeated, for kernels that repeat heads instead of padding them; otherwise
+	// 1. HeadRepeat, FusedTopK and RopeInKernel are used only in the public catalogue: kernels of the catalogue sparrow
+	// pad heads, select in a separate operation, and read rotated rows.
 	HeadRepeat  int       `json:"head_repeat,omitempty"`
 	Layout      Layout    `json:"layout"`
 	Convert     Convert   `json:"convert"`
@@ -103,7 +102,8 @@ type Segment struct {
 	RopeInKernel bool `json:"rope_in_kernel,omitempty"`
 	// SplitsFixed means that the key range is cut in the same way for any batch.
 	SplitsFixed bool `json:"splits_fixed"`
-	// SplitKeys is the number of keys after which the kernel cuts a row; unset for kernels that do not cut rows.
+	// SplitKeys is the number of keys after which the kernel cuts attention of a row into parts; unset for kernels that
+	// do not cut rows.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	Variant   Variant  `json:"variant"`
 
@@ -133,16 +133,15 @@ type Span struct {
 // Rows returns the number of rows of the span.
 func (s Span) Rows() int { return s.To - s.From }
 
-// Launch is one slice of a segment, rows FirstRow to FirstRow+Rows: their scores, their selection and their attention
-// are finished before the next slice starts, and TransientBytes counts the memory of the largest slice.
+// Launch is the part of a segment with the rows FirstRow to FirstRow+Rows (half open). Its scores, selection and
+// attention are finished before the next launch begins, so TransientBytes is the memory of the largest launch.
 type Launch struct {
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
-	// FirstSpan and Spans name the spans the rows belong to; padding rows
-	// belong to none.
+	// FirstSpan is the index of the first span of the rows, Spans the number of spans; padding rows have no span.
 	FirstSpan int `json:"first_span"`
 	Spans     int `json:"spans"`
-	// Keys is the sum of keys of those spans; 0 in decode-like segments.
+	// Keys is the sum of the keys of these spans; 0 in other than prefill segments.
 	Keys int `json:"keys,omitempty"`
 	// The entries that the launch gathers and converts, as parts of the input arrays GatherSlots, GroupSlots,
 	// HeavySlots, IndexSlots and ConvertPages. Gather has the cached rows that the launch's rows attend to (V4: window
@@ -172,7 +171,7 @@ type Indexer struct {
 	// NextN is how many rows of a request the native paged path scores at once,
 	// all of them or an equal group; 1 for the split path.
 	NextN int `json:"next_n,omitempty"`
-	// KernelN is the number of rows of a request that the native kernel processes, NextN or more: rows beyond NextN
+	// KernelN is the number of rows of a request that the native kernel processes, at least NextN; rows beyond NextN
 	// are masked. Only in the sparrow catalogue.
 	KernelN int `json:"kernel_n,omitempty"`
 	// Schedule is the kernel that plans V4's paged scores in the public
@@ -183,7 +182,7 @@ type Indexer struct {
 	RowsPerChunk int `json:"rows_per_chunk,omitempty"`
 	Chunks       int `json:"chunks,omitempty"`
 	ScoreWidth   int `json:"score_width,omitempty"`
-	// Heads is the number of index heads after zero-weight padding.
+	// Heads is the number of index heads, including padding heads with zero weights.
 	Heads int `json:"heads,omitempty"`
 }
 
@@ -201,7 +200,7 @@ type Rejection struct {
 	Reason string `json:"reason"`
 }
 
-// Key is a stable hash of everything a captured graph depends on.
+// Key is a hash of everything that a captured graph depends on, equal in all processes.
 type Key uint64
 
 func (k Key) String() string { return fmt.Sprintf("%016x", uint64(k)) }
@@ -219,10 +218,9 @@ func (k *Key) UnmarshalText(t []byte) error {
 	return nil
 }
 
-// Phase is one side of the kernel pair: prefill or decode.
+// Phase is prefill or decode; each has its own kernel.
 type Phase uint8
 
-// The phases.
 const (
 	PhaseUnset Phase = iota
 	PhasePrefill

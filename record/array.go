@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// ExpertArray returns the experts of the first rows of a sequence as an array [rows, layers, chosen], as trainers
-// read them: every layer of the model has an entry, which is 0 if the layer has no experts.
+// ExpertArray returns the experts of the first rows of a sequence as an array [rows, layers, chosen] for training. It
+// has all layers of the model, with zeros for layers without experts.
 func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 	if err := r.whole(rows); err != nil {
 		return nil, err
@@ -28,10 +28,10 @@ func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 	return out, nil
 }
 
-// SelectionArray returns the selections of the first rows of a sequence as an array [rows, layers, width] of keys,
-// ascending, -1 after the last: a layer has an entry if it selects keys itself or uses the selection of another layer.
-// A key is a token, or a group of tokens in layers with compressed keys. The width is Shape.TopK, or more if a row
-// attends to more keys.
+// SelectionArray returns the selections of the first rows of a sequence as an array [rows, layers, width] of key
+// indices, ascending, with -1 after the last. It has the layers that select keys or use another layer's selection. A
+// key is a token or, in layers with compressed keys, a group of tokens. width is Shape.TopK, or more if a row attends
+// to more keys.
 func (r *Rows) SelectionArray(s *Shape, rows int) (out []int32, layers, width int, err error) {
 	if err := r.whole(rows); err != nil {
 		return nil, 0, 0, err
@@ -61,7 +61,7 @@ func (r *Rows) SelectionArray(s *Shape, rows int) (out []int32, layers, width in
 	return out, len(list), width, nil
 }
 
-// keys writes the selected keys of a layer to the slice to.
+// keys writes the selected keys of a row in one layer to the slice to, padded with -1.
 func (row *Row) keys(to []int32, layer int) error {
 	at := slices.IndexFunc(row.Layers, func(l Layer) bool { return l.Layer == layer })
 	if at < 0 {
@@ -81,7 +81,7 @@ func (row *Row) keys(to []int32, layer int) error {
 	return Positions(to, l.Selected, group, l.Keys)
 }
 
-// whole returns an error unless rows 0 to rows-1 were all recorded, in order of position.
+// whole returns an error unless the rows at positions 0 to rows-1 were recorded, in this order.
 func (r *Rows) whole(rows int) error {
 	if r == nil || len(r.Rows) < rows || len(r.NotComputed) > 0 {
 		return fmt.Errorf("record: not all of %d rows were recorded", rows)

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// AppendPositions appends numbers[i]*group to the list, in ascending order: the first number, then the difference of
-// each number to the previous number, as unsigned LEB128. A negative number ends the list.
+// AppendPositions appends the positions numbers[i]*group, which must be ascending, as unsigned LEB128: the first one,
+// then the difference between each and the one before it. A negative number ends the list.
 func AppendPositions(to []byte, numbers []int32, group int) []byte {
 	last := int32(0)
 	for _, n := range numbers {
@@ -36,9 +36,9 @@ func CountPositions(list []byte) int {
 	return n
 }
 
-// Positions decodes a list that AppendPositions wrote into to, and fills the rest with -1. It returns an error if the
-// list is invalid, that is if it is truncated or too long, or if its positions are not ascending, not multiples of
-// group, or not below end.
+// Positions decodes a list from AppendPositions into to, divided by group, and fills the rest with -1. It returns an
+// error if the list is truncated or too long, or if its positions are not ascending, not multiples of group, or not
+// below end.
 func Positions(to []int32, list []byte, group, end int) error {
 	at, n := 0, 0
 	for len(list) > 0 {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// AppendJSON appends the rows as JSON. It does not use reflection, because a stream writes a few rows with every token.
+// AppendJSON appends the rows as JSON. It does not use reflection, because a stream does this for every token.
 func (r *Rows) AppendJSON(to []byte) []byte {
 	to = append(to, `{"rows":[`...)
 	for i := range r.Rows {

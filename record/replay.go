@@ -6,26 +6,26 @@ import (
 	"math"
 )
 
-// Replay is rows of one sequence that were recorded before: passes use their choices instead of choosing. Rows at other
-// positions compute their own choices.
+// Replay holds recorded rows of one sequence. Passes use their choices; rows at other positions compute their own.
 type Replay struct {
-	First      int // position of the first row; the other rows have the next positions
+	First      int // position of the first row; the others have the next positions
 	Selections bool
 	Experts    bool
 	shape      Shape
 	rows       []given
 }
 
-// given holds the choices of one row, in the order of the layers that choose.
+// given holds the choices of one row, in the order of the layers.
 type given struct {
-	selected     [][]byte // selection of each selecting layer; nil if the row attended to every key
+	selected     [][]byte // [selecting layers] list of positions; nil if the row attended to every key
 	ids, weights [][]byte
 }
 
 // Len returns the number of rows.
 func (r *Replay) Len() int { return len(r.rows) }
 
-// NewReplay checks rows against the choices that the layers of a model make. The error states which row is wrong.
+// NewReplay returns a replay of rows, after checking them against the shape of the model. The error names the invalid
+// row.
 func NewReplay(rows []Row, s Shape) (*Replay, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("there are no rows to replay")
@@ -58,7 +58,7 @@ func NewReplay(rows []Row, s Shape) (*Replay, error) {
 	return r, nil
 }
 
-// given checks one row and returns its choices in the order of the model's layers.
+// given checks one row and returns its choices in the order of the layers.
 func (s *Shape) given(row *Row, scratch []int32) (g given, err error) {
 	if len(row.Layers) > 0 {
 		if g.selected, err = s.selections(row, scratch); err != nil {
@@ -91,7 +91,7 @@ func (s *Shape) given(row *Row, scratch []int32) (g given, err error) {
 	return g, nil
 }
 
-// selections checks the selections of a row and returns one list for each layer that selects.
+// selections checks the selections of a row and returns one list per selecting layer.
 func (s *Shape) selections(row *Row, scratch []int32) (list [][]byte, err error) {
 	byLayer := make([]*Layer, len(s.Layers))
 	for i := range row.Layers {
@@ -148,7 +148,7 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 	return Positions(scratch, l.Selected, group, s.Visible(i, l.Keys)*group)
 }
 
-// maxWeight is far above the weights that routers produce, and small enough that all sums stay finite.
+// maxWeight is the maximum weight of an expert: far above those of routers, and small enough that sums are finite.
 const maxWeight = 1 << 10
 
 func (s *Shape) checkExperts(x *Experts) error {
@@ -168,9 +168,9 @@ func (s *Shape) checkExperts(x *Experts) error {
 	return nil
 }
 
-// FillSelections writes the selections of the row at a position: [selecting layers, TopK] key indices, -1 after the
-// last. A row that attended to every key of a layer must have at most TopK of them, unless dense reports that it
-// attends to every key in any case; a dense row cannot attend to fewer.
+// FillSelections writes the selections of the row at a position to [selecting layers, TopK] key indices, with -1 after
+// the last. dense states that the row attends to every key. Otherwise, a row that attended to every key must have at
+// most TopK keys. It is an error if a dense row was recorded with fewer keys.
 func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 	j, k := 0, r.shape.TopK
 	for i := range r.shape.Layers {
@@ -181,7 +181,7 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 		j++
 		visible, group := r.shape.Visible(i, position+1), max(r.shape.Layers[i].Group, 1)
 		if list != nil && !dense {
-			// The list was checked by NewReplay, so an error is a bug.
+			// NewReplay has checked the list, so an error is a bug.
 			if err := Positions(out, list, group, visible*group); err != nil {
 				return err
 			}
@@ -206,8 +206,8 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 	return nil
 }
 
-// FillExperts writes the experts of the row at a position: ids and the bits of weights, each [layers with experts,
-// Chosen].
+// FillExperts writes the experts of the row at a position: ids and weights (the bits of float32), each [layers with
+// experts, Chosen].
 func (r *Replay) FillExperts(ids, weights []int32, position int) {
 	g, n := &r.rows[position-r.First], r.shape.Chosen
 	for j := range g.ids {

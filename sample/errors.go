@@ -2,15 +2,14 @@ package sample
 
 import "errors"
 
-// ErrParams is wrapped by every error of [Params.Validate] and [New]: a field of the request is invalid.
+// ErrParams is wrapped by errors of [Params.Validate] and [New] about invalid parameters of a request.
 var ErrParams = errors.New("sample: invalid parameters")
 
-// ErrLogits is wrapped when a row of logits holds NaN or +Inf, or has the wrong length: the forward pass failed, not
-// the request.
+// ErrLogits means that a row of logits contains NaN or +Inf, or has the wrong length, because the forward pass failed.
 var ErrLogits = errors.New("sample: unusable logits")
 
-// ErrNoCandidate is wrapped when no token is left to choose: every logit is -Inf or the mask allows none of the others.
+// ErrNoCandidate means that no token can be chosen: every logit that the mask allows is -Inf.
 var ErrNoCandidate = errors.New("sample: no token left to choose from")
 
-// ErrToken is wrapped when a token id is outside the vocabulary.
+// ErrToken means that a token id is outside the vocabulary.
 var ErrToken = errors.New("sample: token outside the vocabulary")

@@ -2,10 +2,10 @@ package sample
 
 import "math"
 
-// expBits is the resolution of expTable: steps of 2^(1/256).
+// expBits: expTable has 1<<expBits entries.
 const expBits = 8
 
-// expTable has 2^(i/256) at index i.
+// expTable holds 2^(i/256) at index i.
 var expTable = func() (t [1 << expBits]float64) {
 	for i := range t {
 		t[i] = math.Exp2(float64(i) / (1 << expBits))
@@ -13,11 +13,11 @@ var expTable = func() (t [1 << expBits]float64) {
 	return t
 }()
 
-// expNeg returns exp(-d) for 0 <= d < 512, with a relative error below 5e-10, a hundredth of the rounding error of
+// expNeg returns exp(-d) for 0 <= d < 512 with a relative error below 5e-10, a hundredth of the rounding error of
 // float32. It takes half the time of math.Exp.
 //
-// exp(-d) = 2^k * 2^(i/256) * exp(r), where k*256+i is -d in units of ln2/256, rounded, and |r| <= ln2/512 is the
-// rest; r^3/6 is left out.
+// exp(-d) = 2^k * 2^(i/256) * exp(r), where k*256+i is -d in units of ln2/256, rounded, and r is the remainder, |r| <=
+// ln2/512. The term r^3/6 is omitted.
 func expNeg(d float64) float64 {
 	const unit = math.Ln2 / (1 << expBits)
 	n := int(d*(1/unit) + 0.5)

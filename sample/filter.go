@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// Filtering never sorts the vocabulary. Tokens are put into narrow buckets by their distance from the maximum; each
-// bucket has a count and a mass. Only the bucket in which top_k or top_p ends is processed token by token: it
-// contains the last token that is kept.
+// top_k and top_p do not sort the vocabulary. Tokens are counted in narrow buckets by the distance of their logit from
+// the maximum; each bucket has a number of tokens and a sum of weights. Only the bucket with the last kept token is
+// processed token by token.
 
-// edge is the last kept token in the order of preference: larger logit first, then lower id.
+// edge is the last kept token in the order of preference: larger logits first, of equal logits the lower id.
 type edge struct {
 	x  float32
 	id int32
@@ -19,8 +19,8 @@ func (e edge) keeps(x float32, id int32) bool {
 	return x > e.x || (x == e.x && id <= e.id)
 }
 
-// distribute performs steps 5 to 8: it fills weight, kept and total from x, whose largest value is top. The tokens in
-// kept are ordered by id.
+// distribute performs steps 5 to 8: it sets weight, kept and total from the logits x, whose maximum is top. The tokens
+// in kept are in order of id.
 func (w *Scratch) distribute(d *Draw, top float32) {
 	if d.TopK == 0 && d.TopP == 1 {
 		w.weighAll(top, d)
@@ -38,17 +38,17 @@ func (w *Scratch) distribute(d *Draw, top float32) {
 	w.collect(last, max(d.Least, 1))
 }
 
-// weighAll weighs and keeps all tokens within reach that have at least the given weight.
+// weighAll computes the weights of all tokens within Reach, and keeps those with at least the weight d.Least.
 func (w *Scratch) weighAll(top float32, d *Draw) {
 	far := float64(Reach)
 	if d.Least > 0 {
-		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // skips most weights; the exact test follows
+		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // skips most; the exact test follows
 	}
 	weight, kept, high := w.weight[:len(w.x)], w.kept[:len(w.x)], float64(top)
 	n, total := 0, uint64(0)
 	for i, v := range w.x {
 		away := (high - float64(v)) * d.Inverse
-		if !(away < far) { // also true for NaN
+		if !(away < far) { // or NaN
 			continue
 		}
 		_, e := Weigh(away)
@@ -63,8 +63,8 @@ func (w *Scratch) weighAll(top float32, d *Draw) {
 	w.kept, w.total = kept[:n], total
 }
 
-// collect keeps the tokens up to the last in the order of preference that have at least the given weight. Whether a
-// token is kept is hard to predict, so it is written first and counted afterwards, without a jump.
+// collect keeps the tokens up to last in the order of preference whose weight is at least least. Every token is stored,
+// and the count is then increased by 0 or 1, because a branch would often be mispredicted.
 func (w *Scratch) collect(last edge, least uint64) {
 	kept := w.kept[:len(w.x)]
 	n := 0
@@ -88,7 +88,7 @@ func (w *Scratch) collect(last edge, least uint64) {
 	w.kept, w.total = kept[:n], total
 }
 
-// draw returns the token at a point of the distribution, the upper half of random times total, in the order of kept.
+// draw returns the token in kept at which the running sum of weights exceeds random * total / 2^64.
 func (w *Scratch) draw(random uint64) int32 {
 	goal, _ := bits.Mul64(random, w.total)
 	sum := uint64(0)
@@ -100,13 +100,14 @@ func (w *Scratch) draw(random uint64) int32 {
 	panic("sample: the weights of kept tokens do not add up to their total")
 }
 
-// filter finds where top_k and top_p end.
+// filter finds the last tokens that top_k and top_p keep.
 type filter struct {
 	w            *Scratch
 	top, inverse float64
 }
 
-// fill computes the weights of the tokens within reach and the count and mass of every bucket. It returns the totals.
+// fill computes the weights of the tokens within Reach, and the number of tokens and the sum of weights of every
+// bucket. It returns both totals.
 func (f *filter) fill() (tokens int, total uint64) {
 	w := f.w
 	clear(w.mass)
@@ -114,7 +115,7 @@ func (f *filter) fill() (tokens int, total uint64) {
 	mass, count, weight := (*[buckets]uint64)(w.mass), (*[buckets]int32)(w.count), w.weight[:len(w.x)]
 	for i, v := range w.x {
 		d := (f.top - float64(v)) * f.inverse
-		if !(d < Reach) { // also true for NaN
+		if !(d < Reach) { // or NaN
 			weight[i] = 0
 			continue
 		}
@@ -128,7 +129,8 @@ func (f *filter) fill() (tokens int, total uint64) {
 	return tokens, total
 }
 
-// cut finds the last token of the shortest list of best tokens whose measure reaches need, and the mass of the list.
+// cut returns the last token of the shortest list of best tokens whose measure (count or weight) is at least need, and
+// the sum of the list's weights.
 func (f *filter) cut(need uint64, measure []uint64) (edge, uint64) {
 	w, before, mass := f.w, uint64(0), uint64(0)
 	for b := range w.count {
@@ -152,8 +154,8 @@ func (f *filter) cut(need uint64, measure []uint64) (edge, uint64) {
 	panic("sample: a filter keeps more than there is")
 }
 
-// gather puts the tokens of bucket b into w.ids. Tokens far enough from its middle are outside for any rounding; only
-// the others are checked exactly.
+// gather stores the tokens of bucket b in w.ids. Tokens that are far from the middle of the bucket are skipped; only
+// for the others the exact bucket is computed.
 func (f *filter) gather(b int) {
 	w := f.w
 	w.ids = w.ids[:0]

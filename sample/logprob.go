@@ -2,16 +2,16 @@ package sample
 
 import "math"
 
-// Scored is a given token with its log probability under the model, without sampling parameters.
+// Scored is a given token with its log probability under the model, before sampling parameters are applied.
 type Scored struct {
 	TokenLogprob
-	Rank int // 1 for the most likely token; tokens with equal logits have equal ranks
-	// Top holds the likeliest tokens, likeliest first. It is overwritten by the next call that uses the same Scratch.
+	Rank int // 1 for the most likely token; equal logits have equal ranks
+	// Top holds the most likely tokens, in descending order. The next call with the same Scratch overwrites it.
 	Top []TokenLogprob
 }
 
-// Score returns the log probability of a token under logits [vocabulary], its rank, and the n most likely tokens: the
-// numbers that Sample reports for a chosen token.
+// Score returns the log probability of a token under logits [vocabulary], its rank, and the n most likely tokens, as
+// Sample does for a chosen token.
 func (w *Scratch) Score(logits []float32, token int32, n int) (Scored, error) {
 	if err := checkToken(token, w.Vocabulary()); err != nil {
 		return Scored{}, err
@@ -29,11 +29,11 @@ func (w *Scratch) Score(logits []float32, token int32, n int) (Scored, error) {
 	return s, nil
 }
 
-// negligible is the distance below the largest logit at which a logit adds nothing to the sum: a million such logits
-// add less than 1e-11 of the likeliest token's probability.
+// negligible is the distance below the largest logit at which a logit is ignored in the sum: a million such logits add
+// less than 1e-11 of the largest term.
 const negligible = 40.0
 
-// logprobs computes the log-softmax of raw logits at one token and at the n likeliest. The list is in w.top.
+// logprobs returns the log-softmax of raw logits at one token and at the n most likely tokens. The list is w.top.
 func (w *Scratch) logprobs(logits []float32, token int32, n int) (float64, []TokenLogprob) {
 	top := logits[argmax(logits)]
 	sum := 0.0
@@ -53,14 +53,14 @@ func (w *Scratch) logprobs(logits []float32, token int32, n int) (float64, []Tok
 	return float64(logits[token]) - norm, w.top
 }
 
-// likeliest fills w.top with the n best tokens and their logits by insertion: n is small, and almost every token
+// likeliest fills w.top with the n largest logits and their tokens, by insertion: n is small, and almost every token
 // fails the first comparison.
 func (w *Scratch) likeliest(logits []float32, n int) {
 	list := w.top
 	floor := math.Inf(-1)
 	for i, v := range logits {
 		x := float64(v)
-		if x <= floor { // also skips -Inf; of equal values, the lower id is already in the list
+		if x <= floor { // or -Inf; of equal values, the lower id is already in the list
 			continue
 		}
 		at := len(list)

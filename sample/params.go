@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits that [Params.Validate] enforces. They bound the work of one step; a server may be stricter.
+// Limits that [Params.Validate] enforces. They bound the time of a step; a server may have lower limits.
 const (
 	MaxTemperature  = 2.0
 	MaxPenalty      = 2.0  // maximum magnitude of frequency_penalty and presence_penalty
@@ -22,30 +22,29 @@ const (
 	MaxStopTokenIDs = 256
 )
 
-// GreedyBelow is the temperature under which the largest logit is taken without drawing. It is vLLM's bound:
-// there the second candidate's share vanishes, and dividing by less would overflow.
+// GreedyBelow is the temperature, vLLM's, below which the largest logit is chosen without sampling: the probability of
+// other tokens is negligible, and a division by a smaller value could overflow.
 const GreedyBelow = 1e-5
 
-// Params are the sampling settings of one request. Start from [Default]: the zero value is invalid, so that a field
-// that was not set is an error.
+// Params holds the sampling parameters of one request. Start from [Default]; the zero value is invalid.
 type Params struct {
 	Temperature       float64
-	TopP              float64 // share of probability that is kept, in (0, 1]; 1 turns it off
-	TopK              int     // number of candidates that are kept; 0 turns it off
-	MinP              float64 // minimum probability relative to the likeliest token, in [0, 1]; 0 turns it off
-	RepetitionPenalty float64 // factor; 1 turns it off
-	FrequencyPenalty  float64 // subtracted per occurrence; 0 turns it off
-	PresencePenalty   float64 // subtracted once; 0 turns it off
+	TopP              float64 // total probability of the kept tokens, in (0, 1]; 1 disables it
+	TopK              int     // number of kept tokens; 0 disables it
+	MinP              float64 // minimum probability relative to the most likely token, in [0, 1]; 0 disables it
+	RepetitionPenalty float64 // factor; 1 disables it
+	FrequencyPenalty  float64 // subtracted per occurrence; 0 disables it
+	PresencePenalty   float64 // subtracted once; 0 disables it
 
 	LogitBias map[int32]float64
 
-	// Seed fixes the randomness. A request without one gets a random seed from the caller, who can then report it.
+	// Seed is the seed of random numbers. If a request has none, the caller sets a random seed and can report it.
 	Seed int64
-	// N is the number of choices; the sampler of choice i is made with New(p, i, ...).
+	// N is the number of choices. The sampler of choice i is New(p, i, ...).
 	N int
 
 	Logprobs    bool
-	TopLogprobs int // alternatives reported with the chosen token; needs Logprobs
+	TopLogprobs int // alternatives reported for each token; needs Logprobs
 
 	Stop         []string
 	StopTokenIDs []int32
@@ -53,18 +52,18 @@ type Params struct {
 	IncludeStop bool
 }
 
-// Default is plain sampling from the model's distribution: temperature 1 and everything else off.
+// Default returns parameters for plain sampling: temperature 1, and all other parameters disabled.
 func Default() Params {
 	return Params{Temperature: 1, TopP: 1, RepetitionPenalty: 1, N: 1}
 }
 
-// Problem is one field that is out of range, named as on the wire.
+// Problem is a field that is out of range.
 type Problem struct {
 	Field   string // OpenAI's name of the field, such as top_p
 	Message string
 }
 
-// ParamsError lists every problem of one request. It wraps [ErrParams].
+// ParamsError lists the problems of a request's parameters. It wraps [ErrParams].
 type ParamsError struct {
 	Problems []Problem
 }
@@ -90,7 +89,7 @@ func (e *ParamsError) orNil() error {
 	return e
 }
 
-// Validate reports all problems at once, as a [*ParamsError]. Ids are checked against a vocabulary by [New].
+// Validate returns a [*ParamsError] with all problems, or nil. [New] checks token ids.
 func (p *Params) Validate() error {
 	e := &ParamsError{}
 	e.within("temperature", p.Temperature, 0, MaxTemperature)
@@ -123,7 +122,7 @@ func (p *Params) Validate() error {
 	return e.orNil()
 }
 
-// within reports a value outside of [lo, hi]. NaN and infinite values are also outside.
+// within adds a problem if v is outside [lo, hi], infinite or NaN.
 func (e *ParamsError) within(field string, v, lo, hi float64) {
 	if !(v >= lo && v <= hi) {
 		e.add(field, "%v is not in [%v, %v]", v, lo, hi)
@@ -162,10 +161,10 @@ func validateStops(e *ParamsError, stops []string) {
 	}
 }
 
-// greedy reports whether the parameters select the most likely token, without randomness.
+// greedy reports whether the most likely token is chosen, without random numbers.
 func (p *Params) greedy() bool { return p.Temperature < GreedyBelow }
 
-// sortedIDs makes work over a bias map independent of map order.
+// sortedIDs returns the ids of a bias map in ascending order.
 func sortedIDs(m map[int32]float64) []int32 {
 	ids := make([]int32, 0, len(m))
 	for id := range m {

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// one is the measure that counts tokens.
+// one is the measure that counts each token as 1.
 var one []uint64
 
-// best moves the best tokens to the front of w.ids and returns how many it takes until their measure reaches need:
-// their number if measure is [one], otherwise the sum of measure[id]. The last of them is the worst. All together must
-// reach it. Expected time is linear; the pivot's place is pseudo-random so that no order of logits is bad for it.
+// best moves the best tokens of w.ids to its front and returns how many are needed until their measure reaches need;
+// the last of them is the worst. The measure is the number of tokens if it is [one], otherwise the sum of measure[id].
+// All tokens together must reach need. It is a quickselect with pseudo-random pivots, so that the expected time is
+// linear for every order of logits.
 func (w *Scratch) best(need uint64, measure []uint64) int {
 	ids := w.ids
 	lo, hi := 0, len(ids)
@@ -41,8 +42,8 @@ func (w *Scratch) best(need uint64, measure []uint64) int {
 	panic("sample: the weights of a bucket's tokens add up to less than the bucket's sum")
 }
 
-// partition moves ids that are preferred to ids[pivot] before it. It returns the pivot's new index and the measure of
-// the ids before it.
+// partition moves the ids that are better than ids[pivot] before it. It returns the pivot's new index and the measure
+// of the ids before it.
 func (w *Scratch) partition(ids []int32, pivot int, measure []uint64) (place int, before uint64) {
 	end := len(ids) - 1
 	ids[pivot], ids[end] = ids[end], ids[pivot]
@@ -58,7 +59,7 @@ func (w *Scratch) partition(ids []int32, pivot int, measure []uint64) (place int
 	return place, before
 }
 
-// compare is the order of preference.
+// compare orders tokens by preference: larger logits first, of equal logits the lower id.
 func (w *Scratch) compare(a, b int32) int {
 	if c := cmp.Compare(w.x[b], w.x[a]); c != 0 {
 		return c

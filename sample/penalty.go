@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// penalties holds the tokens of a sequence so far that the request's penalties depend on.
+// penalties counts the tokens of a sequence for the penalties of its request.
 type penalties struct {
 	repetition, frequency, presence float32
 
 	output   []int32  // [vocabulary] number of occurrences in the output
-	prompt   []uint64 // [vocabulary bits] whether the token occurs in the prompt
-	distinct []int32  // tokens with an occurrence, each once, in order of appearance
+	prompt   []uint64 // [vocabulary bits] set if the token is in the prompt
+	distinct []int32  // tokens in prompt or output, each once, in the order of their first occurrence
 }
 
-// newPenalties returns nil if the request has no penalties; tokens are then not counted.
+// newPenalties returns nil if the request has no penalties, so that tokens are not counted.
 func newPenalties(p *Params, vocabulary int) *penalties {
 	if p.RepetitionPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (c *penalties) addOutput(t int32) {
 	c.output[t]++
 }
 
-// apply changes x [vocabulary] at the tokens of the sequence so far. -Inf stays -Inf.
+// apply applies the penalties to the logits x [vocabulary]. -Inf is not changed.
 func (c *penalties) apply(x []float32) {
 	for _, t := range c.distinct {
 		v := x[t]
@@ -63,7 +63,7 @@ func (c *penalties) apply(x []float32) {
 	}
 }
 
-// finite keeps a raised logit below +Inf, so that differences from the maximum stay numbers.
+// finite limits a logit to the largest float32, so that differences from the maximum are not NaN.
 func finite(v float32) float32 { return min(v, math.MaxFloat32) }
 
 // bias is one entry of logit_bias.
@@ -72,7 +72,7 @@ type bias struct {
 	value float32
 }
 
-// newBiases checks ids against the vocabulary and fixes their order.
+// newBiases returns the entries of logit_bias in order of ids, after checking the ids.
 func newBiases(m map[int32]float64, vocabulary int) ([]bias, error) {
 	ids := sortedIDs(m)
 	if n := len(ids); n > 0 && int(ids[n-1]) >= vocabulary {
@@ -87,7 +87,7 @@ func newBiases(m map[int32]float64, vocabulary int) ([]bias, error) {
 	return list, nil
 }
 
-// checkToken refuses a token outside the vocabulary.
+// checkToken returns an error for a token outside the vocabulary.
 func checkToken(t int32, vocabulary int) error {
 	if t < 0 || int(t) >= vocabulary {
 		return fmt.Errorf("%w: the id is %d and the vocabulary has %d tokens", ErrToken, t, vocabulary)
@@ -95,7 +95,7 @@ func checkToken(t int32, vocabulary int) error {
 	return nil
 }
 
-// reserve allocates space for more distinct tokens, so that later steps do not allocate.
+// reserve allocates memory for more distinct tokens, so that later steps do not allocate.
 func (c *penalties) reserve(tokens int) {
 	tokens = min(tokens, len(c.output)-len(c.distinct))
 	if tokens > 0 {

@@ -1,21 +1,21 @@
 package sample
 
-// Stream separates the random numbers of one output token, so that using one never shifts another.
+// Stream identifies one of the independent random numbers of an output token.
 type Stream uint32
 
 const (
-	StreamToken    Stream = iota // random number for the token itself
-	StreamAccept                 // a verifier's test of a drafted token
-	StreamResidual               // random number for the replacement of a rejected token
+	StreamToken    Stream = iota // for sampling the token
+	StreamAccept                 // for the test whether a draft is accepted
+	StreamResidual               // for sampling the replacement of a rejected draft
 )
 
-// Uniform returns the random number in [0, 1) for output token step of a choice. It is a pure function of its
-// arguments, with 53 random bits. It is Philox4x32 with ten rounds: key = seed, counter = (step, choice, stream).
+// Uniform returns a random number in [0, 1) for output token number step of a choice. It is a pure function of its
+// arguments with 53 random bits: Philox4x32 with ten rounds, key = seed, counter = (step, choice, stream).
 func Uniform(seed int64, choice int, step int, stream Stream) float64 {
 	return float64(randomBits(seed, choice, step, stream)>>11) * 0x1p-53
 }
 
-// randomBits returns the same number as a share of 1 << 64; its lowest 11 bits are zero.
+// randomBits returns the random number of Uniform times 2^64; its lowest 11 bits are zero.
 func randomBits(seed int64, choice int, step int, stream Stream) uint64 {
 	key := [2]uint32{uint32(seed), uint32(uint64(seed) >> 32)}
 	counter := [4]uint32{uint32(step), uint32(uint64(step) >> 32), uint32(choice), uint32(stream)}

@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// Mask states which tokens may be chosen: bit id%64 of word id/64. A nil Mask allows everything; ids beyond the end of
-// any other Mask are forbidden, so a mask made for a tokenizer also fits logits that are padded past it.
+// Mask has a bit for each token that may be chosen: bit id%64 of word id/64. A nil Mask allows all tokens. Ids beyond
+// the end of another Mask are forbidden, so that logits may be longer than the tokenizer's vocabulary.
 type Mask []uint64
 
-// AllBut allows every token of the vocabulary except those in the lists.
+// AllBut returns a mask of all tokens of the vocabulary except those in the lists.
 func AllBut(vocabulary int, lists ...[]int32) Mask {
 	m := make(Mask, (vocabulary+63)/64)
 	for i := range m {
@@ -24,14 +24,14 @@ func AllBut(vocabulary int, lists ...[]int32) Mask {
 	return m
 }
 
-// Choice is the outcome of one step.
+// Choice is the result of sampling a token.
 type Choice struct {
 	Token int32
-	// Logprob is the token's log probability under the model, without sampling parameters; 0 unless Params.Logprobs.
+	// Logprob is the token's log probability under the model, before sampling parameters are applied; 0 unless
+	// Params.Logprobs is set.
 	Logprob float64
-	// Top holds the likeliest tokens under the model, without sampling parameters, at most Params.TopLogprobs of them,
-	// likeliest first. Tokens of probability zero are left out. It is overwritten by the next call that uses the same
-	// Scratch.
+	// Top holds the most likely tokens under the model, at most Params.TopLogprobs, in descending order. Tokens with
+	// probability zero are omitted. The next call with the same Scratch overwrites it.
 	Top []TokenLogprob
 }
 
@@ -41,7 +41,8 @@ type TokenLogprob struct {
 	Logprob float64
 }
 
-// Sampler is the state of one sequence: its random numbers and its tokens so far. It has one owner.
+// Sampler is the sampling state of one sequence: its parameters, the number of output tokens, and counts for penalties.
+// Only one goroutine at a time may use it.
 type Sampler struct {
 	params    Params
 	choice    int
@@ -51,7 +52,7 @@ type Sampler struct {
 	scratch   *Scratch
 }
 
-// New starts the sequence of one choice, 0 <= choice < p.N. Samplers used by the same goroutine can share a Scratch.
+// New returns the sampler of one choice, 0 <= choice < p.N. Samplers of one goroutine can share a Scratch.
 func New(p Params, choice int, w *Scratch) (*Sampler, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func New(p Params, choice int, w *Scratch) (*Sampler, error) {
 	}, nil
 }
 
-// Prompt records the prompt for the penalties. Call it once, before the first Accept; calling it again adds to it.
+// Prompt counts the prompt's tokens for penalties. It must be called before Accept; a second call adds tokens.
 func (s *Sampler) Prompt(tokens []int32) error {
 	for _, t := range tokens {
 		if err := checkToken(t, s.scratch.Vocabulary()); err != nil {
@@ -95,17 +96,17 @@ func (s *Sampler) Prompt(tokens []int32) error {
 	return nil
 }
 
-// Reserve allocates space for the given number of output tokens: Accept then does not allocate.
+// Reserve allocates memory for the given number of output tokens, so that Accept does not allocate.
 func (s *Sampler) Reserve(tokens int) {
 	if s.penalties != nil {
 		s.penalties.reserve(tokens)
 	}
 }
 
-// Step returns the number of output tokens accepted so far, which is the index of the next one.
+// Step returns the number of accepted output tokens, which is the index of the next one.
 func (s *Sampler) Step() int { return s.step }
 
-// Accept makes the token part of the output and advances to the next random number.
+// Accept appends the token to the output.
 func (s *Sampler) Accept(token int32) error {
 	if err := checkToken(token, s.scratch.Vocabulary()); err != nil {
 		return fmt.Errorf("output token %d: %w", s.step, err)
@@ -122,8 +123,8 @@ func (s *Sampler) Uniform(stream Stream) float64 {
 	return Uniform(s.params.Seed, s.choice, s.step, stream)
 }
 
-// Sample chooses the next token from logits [vocabulary], which are left unchanged, as is the sequence: the same call
-// gives the same token again. It allocates nothing.
+// Sample chooses the next token from logits [vocabulary]. It changes neither the logits nor the state, so that a second
+// call returns the same token. It does not allocate.
 func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	w := s.scratch
 	best, err := s.adjust(logits, mask)
@@ -142,22 +143,22 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	return c, nil
 }
 
-// Candidate is the best token of a row of logits, or the sampled one, the best logit, and the logarithm of the sum of
-// the row's exponentials, which is NaN if a logit is.
+// Candidate is what a device computes from a row of logits: the most likely or the sampled token, the largest logit,
+// and the log-sum-exp, which is NaN if a logit is NaN.
 type Candidate struct {
 	Token         int32
 	Logit, LogSum float32
 }
 
-// NeedsLogits reports whether the sampler reads whole rows of logits on devices that find the best token of a row
-// and, if drawn is set, also sample one. Without biases, penalties and log probabilities it uses their token, unless
-// a mask forbids it.
+// NeedsLogits reports whether the sampler needs whole rows of logits from a device that returns a Candidate. drawn
+// states that the device can sample; otherwise it returns only the most likely token.
 func (s *Sampler) NeedsLogits(drawn bool) bool { return !s.Draws() || !drawn && !s.params.greedy() }
 
-// Take returns the token that Sample or Propose would choose without a mask, for a sampler that does not need logits.
+// Take returns the token of a Candidate, for a sampler that does not need logits. It is the token that Sample chooses
+// without a mask.
 func (s *Sampler) Take(c Candidate) (int32, error) {
 	switch {
-	case !(c.LogSum <= math.MaxFloat32): // also true for NaN
+	case !(c.LogSum <= math.MaxFloat32): // or NaN
 		return 0, fmt.Errorf("%w: the log-sum-exp is %v, want a finite number", ErrLogits, c.LogSum)
 	case c.Logit == float32(math.Inf(-1)):
 		return 0, fmt.Errorf("%w: all %d logits are -Inf", ErrNoCandidate, s.scratch.Vocabulary())
@@ -165,9 +166,9 @@ func (s *Sampler) Take(c Candidate) (int32, error) {
 	return c.Token, nil
 }
 
-// Propose guesses what Sample will choose when ahead more tokens are part of the output, from a drafter's logits: by
-// the same steps and with the same random number that Sample will use there, so that a drafter with the target's
-// distribution proposes the target's token. Penalties use only the output so far.
+// Propose drafts the output token that follows ahead more tokens, from a drafter's logits. It uses the same steps and
+// the same random number as Sample will use there, so that equal logits give equal tokens. Penalties count only the
+// output so far.
 func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error) {
 	w := s.scratch
 	best, err := s.adjust(logits, mask)
@@ -179,10 +180,9 @@ func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error)
 	return w.draw(d.Random), nil
 }
 
-// Probabilities fills dst [vocabulary] with the distribution from which Sample samples: after all eight steps and
-// summing to one. With greedy parameters it is one at the token that Sample would choose. It is the target
-// distribution of rejection sampling: accept a drafted token t with probability min(1, dst[t]/q[t]), otherwise draw
-// from the positive part of dst - q.
+// Probabilities fills dst [vocabulary] with the distribution from which Sample samples, after all eight steps and
+// normalised to one. With greedy parameters it is one at the token that Sample chooses. Rejection sampling accepts a
+// draft t with probability min(1, dst[t]/q[t]), and otherwise samples from the positive part of dst - q.
 func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) error {
 	w := s.scratch
 	if len(dst) != w.Vocabulary() {
@@ -206,7 +206,7 @@ func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) erro
 	return nil
 }
 
-// adjust performs steps 1 to 4 in the scratch and returns the best token.
+// adjust performs steps 1 to 4 in the scratch memory and returns the token with the largest logit.
 func (s *Sampler) adjust(logits []float32, mask Mask) (best int32, err error) {
 	w := s.scratch
 	if best, err = w.load(logits); err != nil {

@@ -6,22 +6,23 @@ import (
 	"math/bits"
 )
 
-// Scratch is the working memory of one worker, sized by the vocabulary. Calls that share one must not overlap.
+// Scratch is working memory for one goroutine, for a vocabulary of fixed size.
 type Scratch struct {
-	// x has the logits after steps 1 to 4, [vocabulary]: the caller's logits if no step changed them, otherwise buffer.
+	// x is [vocabulary]: the logits after steps 1 to 4, in the caller's slice if no step changed them, otherwise in
+	// buffer.
 	x      []float32
-	buffer []float32 // [vocabulary] changed logits
-	weight []uint64  // [vocabulary] unnormalised probabilities of the tokens in kept
+	buffer []float32 // [vocabulary] modified logits
+	weight []uint64  // [vocabulary] unnormalised probabilities, valid for the tokens in kept
 	kept   []int32   // tokens to sample from
-	total  uint64    // sum of the weights of kept
+	total  uint64    // sum of the weights of the tokens in kept
 
-	mass  []uint64 // [buckets] sum of the weights of the bucket's tokens
-	count []int32  // [buckets] number of tokens of the bucket
-	ids   []int32  // tokens of the bucket that is being cut
+	mass  []uint64 // [buckets] sum of the weights of the tokens in the bucket
+	count []int32  // [buckets] number of tokens in the bucket
+	ids   []int32  // tokens of the bucket in which top_k or top_p ends
 	top   []TokenLogprob
 }
 
-// NewScratch makes the working memory for rows of the given number of logits: about 20 bytes per token.
+// NewScratch allocates working memory for a vocabulary, about 20 bytes per token.
 func NewScratch(vocabulary int) (*Scratch, error) {
 	if vocabulary < 1 || vocabulary > MaxVocabulary {
 		return nil, fmt.Errorf("sample: the vocabulary has %d tokens; want 1 to %d",
@@ -41,7 +42,8 @@ func NewScratch(vocabulary int) (*Scratch, error) {
 // Vocabulary returns the number of logits in a row.
 func (w *Scratch) Vocabulary() int { return len(w.buffer) }
 
-// load copies a row and returns its best token. It rejects rows without a distribution.
+// load checks a row of logits, sets x, and returns the token with the largest logit. It returns an error for NaN, +Inf,
+// or if all are -Inf.
 func (w *Scratch) load(logits []float32) (best int32, err error) {
 	if len(logits) != w.Vocabulary() {
 		return 0, fmt.Errorf("%w: there are %d logits, but the vocabulary has %d tokens", ErrLogits, len(logits),
@@ -52,7 +54,7 @@ func (w *Scratch) load(logits []float32) (best int32, err error) {
 		if v <= top {
 			continue
 		}
-		if !(v <= math.MaxFloat32) { // NaN or +Inf; no comparison with the best token detects them
+		if !(v <= math.MaxFloat32) { // NaN or +Inf, which argmax does not detect
 			return 0, fmt.Errorf("%w: the logit is %v at token %d", ErrLogits, v, i)
 		}
 		top, at = v, i
@@ -61,13 +63,13 @@ func (w *Scratch) load(logits []float32) (best int32, err error) {
 	return int32(at), nil
 }
 
-// change replaces x by a copy that may be written to.
+// change copies x to buffer, so that it can be modified.
 func (w *Scratch) change() {
 	copy(w.buffer, w.x)
 	w.x = w.buffer
 }
 
-// restrict puts -Inf wherever the mask has no bit.
+// restrict sets the logits of tokens that the mask forbids to -Inf.
 func (w *Scratch) restrict(mask Mask) {
 	if mask == nil {
 		return

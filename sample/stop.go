@@ -2,27 +2,27 @@ package sample
 
 import "slices"
 
-// StopMatcher ends a streamed text at the first stop string. It delays text that may be the beginning of one, so that
-// released text never has to be removed, and the result does not depend on how the text is cut into chunks.
+// StopMatcher ends a streamed text at the first stop string. It holds back text that may be the beginning of one. The
+// result does not depend on how the text is divided into pieces.
 //
-// The stop string that is complete first wins; of those complete at the same byte, the longest.
+// If several stop strings occur, the one whose end comes first is used; of those with the same end, the longest.
 type StopMatcher struct {
 	patterns []pattern
 	include  bool
 	tokens   []int32
-	held     []byte // text that has not been released: the longest end of the text that begins a stop string
-	matched  int    // index of the stop string that was found; -1 if none was
+	held     []byte // text held back: its longest suffix that begins a stop string
+	matched  int    // index of the stop string that was found, or -1
 }
 
-// pattern follows one stop string through the text (Knuth, Morris, Pratt).
+// pattern searches for one stop string (Knuth, Morris, Pratt).
 type pattern struct {
 	text   string
 	border []int32 // [len(text)] length of the longest proper prefix of text[:i+1] that is also its suffix
-	at     int     // number of bytes of text that the end of the input matches
+	at     int     // number of bytes at the start of text that match the end of the input
 }
 
-// NewStopMatcher makes the matcher of one sequence. It reports the same problems as [Params.Validate] for a request's
-// stop strings.
+// NewStopMatcher returns the matcher for one sequence. For invalid stop strings it returns the errors of
+// [Params.Validate].
 func NewStopMatcher(p *Params) (*StopMatcher, error) {
 	e := &ParamsError{}
 	validateStops(e, p.Stop)
@@ -36,11 +36,11 @@ func NewStopMatcher(p *Params) (*StopMatcher, error) {
 	return m, nil
 }
 
-// Token reports whether a token id ends the sequence. The token's text is not part of the output.
+// Token reports whether a token ends the sequence. The token's text is not part of the output.
 func (m *StopMatcher) Token(id int32) bool { return slices.Contains(m.tokens, id) }
 
-// Push adds the next piece of text. It returns the text that may be shown now, and whether a stop string was found;
-// no more text follows then. Pieces that end between characters are released between characters.
+// Push adds a piece of text. It returns the text that can be sent, and whether a stop string was found; the text then
+// ends. If all pieces end between characters, so do the results.
 func (m *StopMatcher) Push(text string) (release string, stopped bool) {
 	if m.matched >= 0 {
 		return "", true
@@ -64,7 +64,7 @@ func (m *StopMatcher) Push(text string) (release string, stopped bool) {
 	return m.release(text), false
 }
 
-// advance moves every pattern by one byte and returns the longest that is complete, or -1.
+// advance adds a byte to the input of every pattern. It returns the index of the longest one that matches now, or -1.
 func (m *StopMatcher) advance(b byte) int {
 	found := -1
 	for i := range m.patterns {
@@ -82,7 +82,7 @@ func (m *StopMatcher) advance(b byte) int {
 	return found
 }
 
-// release returns the text that can no longer be part of a stop string and holds the rest.
+// release returns the text that cannot be part of a stop string, and holds back the rest.
 func (m *StopMatcher) release(text string) string {
 	hold := 0
 	for i := range m.patterns {
@@ -100,7 +100,7 @@ func (m *StopMatcher) release(text string) string {
 	return out
 }
 
-// Flush returns the delayed text when the sequence ends for another reason.
+// Flush returns the text that was held back, when the sequence ends without a stop string.
 func (m *StopMatcher) Flush() string {
 	out := string(m.held)
 	m.held = m.held[:0]
@@ -110,7 +110,7 @@ func (m *StopMatcher) Flush() string {
 	return out
 }
 
-// Matched returns the stop string that ended the text, if one did.
+// Matched returns the stop string that ended the text; ok is false if none did.
 func (m *StopMatcher) Matched() (stop string, ok bool) {
 	if m.matched < 0 {
 		return "", false
@@ -118,7 +118,7 @@ func (m *StopMatcher) Matched() (stop string, ok bool) {
 	return m.patterns[m.matched].text, true
 }
 
-// borders computes the failure table of a pattern.
+// borders returns the failure table of Knuth, Morris and Pratt for a pattern.
 func borders(s string) []int32 {
 	table := make([]int32, len(s))
 	n := int32(0)

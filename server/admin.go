@@ -9,12 +9,12 @@ import (
 	"sparrow/internal/wire"
 )
 
-// adminAPI serves administrators, and trainers that share one device with a server: they make it release its memory,
-// allocate it again, and continue with other weights. The names are vLLM's and SGLang's.
+// adminAPI implements endpoints of vLLM and SGLang for administrators, and for trainers on the same device: to release
+// the server's device memory, to allocate it again, and to load other weights.
 type adminAPI struct{ *service }
 
-// sleep handles POST /sleep. vLLM's levels select where weights are kept in the meantime; here both levels read them
-// from their files again. mode is abort, or wait for running requests to end (the default).
+// sleep handles POST /sleep. In vLLM the level selects where weights are kept; here they are always read from their
+// files again. mode is abort, or wait (the default), which waits for running requests.
 func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
@@ -36,7 +36,7 @@ func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "asleep"})
 }
 
-// wakeUp handles POST /wake_up. vLLM's tags select parts to wake; here everything is always woken.
+// wakeUp handles POST /wake_up. vLLM's parameter tags has no effect: all memory is allocated again.
 func (s adminAPI) wakeUp(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Wake(r.Context()); err != nil {
 		return err
@@ -61,7 +61,7 @@ type updateRequest struct {
 var updateFields = wire.Fields[updateRequest]{
 	"model_path":         wire.TextField(func(u *updateRequest) *string { return &u.Path }),
 	"abort_all_requests": wire.BoolField(func(u *updateRequest) *bool { return &u.Abort }),
-	// These select how SGLang loads weights and treats its cache. Here the cache is always emptied.
+	// In SGLang these select how weights are loaded and whether the cache is kept. Here the cache is always emptied.
 	"load_format":          wire.IgnoreAny[updateRequest](),
 	"weight_version":       wire.IgnoreAny[updateRequest](),
 	"is_async":             wire.IgnoreAny[updateRequest](),
@@ -103,7 +103,7 @@ func (s adminAPI) updateWeights(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, updateAnswer{Success: true, Message: "weights were replaced"})
 }
 
-// weightsFolder returns a folder below WeightsRoot, after all links are resolved.
+// weightsFolder returns the resolved path of a folder, which must be below WeightsRoot.
 func (s adminAPI) weightsFolder(path string) (string, error) {
 	refuse := func(format string, args ...any) error {
 		return wire.NewError(wire.CodeInvalidValue, "model_path", "%s", fmt.Sprintf(format, args...))
@@ -123,7 +123,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	}
 	dir, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		dir = filepath.Clean(path) // for a path outside the root, the error must not reveal whether it exists
+		dir = filepath.Clean(path) // the error for a path outside the root must not reveal whether it exists
 	}
 	switch below, outside := filepath.Rel(root, dir); {
 	case outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)):
@@ -134,7 +134,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	return dir, nil
 }
 
-// flushCache handles POST /flush_cache: pages that were computed earlier are not reused.
+// flushCache handles POST /flush_cache: it empties the prefix cache.
 func (s adminAPI) flushCache(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Flush(r.Context()); err != nil {
 		return err

@@ -12,12 +12,12 @@ import (
 	"sparrow/internal/wire"
 )
 
-// collector is a sink that stores all events; they are processed later.
+// collector receives all events of a request; result is called at the end.
 type collector interface {
 	event(prompt int, ev *sparrow.Event) error
 }
 
-// kept turns a collector into a sink that sends nothing while requests run, and stores the result.
+// kept is a sink for responses without streaming: it passes events to a collector and stores the result.
 type kept struct {
 	collector
 	result *result
@@ -30,10 +30,10 @@ func (k *kept) end(r *result) error {
 	return nil
 }
 
-// collect runs requests to their end and responds with one JSON object.
+// collect runs requests to their end and sends one JSON object.
 func (s *service) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector,
 	response func(*result) (any, error)) error {
-	// Only responses that need no model have a deadline for the whole response.
+	// A response that waits for the model has no deadline as a whole.
 	if err := writeBy(w, time.Time{}); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *service) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.
 	return s.respond(w, http.StatusOK, out)
 }
 
-// stream runs requests and responds with events. Once the first event has been sent, an error is an event too.
+// stream runs requests and sends a stream of events. After the first event, an error is sent as an event.
 func (s *service) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to func(*sse) sink) error {
 	e, err := newSSE(w, s.options.WriteTimeout)
 	if err != nil {
@@ -70,12 +70,12 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.R
 	return nil
 }
 
-// failer is a sink that writes errors into its streams in its own format.
+// failer is implemented by sinks whose streams have their own format of errors.
 type failer interface {
 	fail(*wire.Error) error
 }
 
-// abort ends a stream with an error; unsent data is dropped.
+// abort ends a stream with an error event; buffered data is dropped.
 func (e *sse) abort(to sink, err *wire.Error) error {
 	e.buf = e.buf[:0]
 	if f, ok := to.(failer); ok {
@@ -103,13 +103,13 @@ func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byt
 	return e.flush()
 }
 
-// head returns the common first fields of a response; model is the name in the request, which may be an alias.
+// head returns the first fields of a response; model is the name in the request, which may be an alias.
 func (s *service) head(id, object, model string) openai.Head {
 	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: model,
 		SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}
 }
 
-// admit refuses requests for another server or model.
+// admit refuses requests while the server shuts down, and those for another model.
 func (s *service) admit(o *openai.Options) error {
 	if s.draining() {
 		return ErrDraining
@@ -120,7 +120,7 @@ func (s *service) admit(o *openai.Options) error {
 	return checkDraft(o, s.info)
 }
 
-// checkModel requires the name or an alias of the served model.
+// checkModel returns an error unless the name is that of the served model or an alias.
 func (s *service) checkModel(name string) error {
 	isAlias := func(pattern string) bool {
 		match, err := path.Match(pattern, name)

@@ -9,10 +9,10 @@ import (
 	"sparrow/internal/batch"
 )
 
-// batchWindow is the time in which a batch must complete.
+// batchWindow is the time after which a batch expires.
 const batchWindow = 24 * time.Hour
 
-// The kinds of batches in the store.
+// Kinds of batches in the store.
 const (
 	openaiBatch    = "openai"
 	anthropicBatch = "anthropic"

@@ -10,7 +10,7 @@ import (
 	"sparrow/record"
 )
 
-// openaiAPI implements OpenAI's format, with the additions of vLLM and SGLang, except the Responses endpoints.
+// openaiAPI implements OpenAI's endpoints, except the Responses API, with extensions of vLLM and SGLang.
 type openaiAPI struct{ *service }
 
 // chatCompletion handles POST /v1/chat/completions.
@@ -50,7 +50,7 @@ func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error 
 	return renameField(err, req)
 }
 
-// renameField changes the field name of an error to its name in this request; the engine calls it prompt or max_tokens.
+// renameField replaces the field name in an error of the engine, prompt or max_tokens, by the name in this request.
 func renameField(err error, r *openai.ChatRequest) error {
 	var field *sparrow.RequestError
 	if !errors.As(err, &field) {
@@ -66,24 +66,24 @@ func renameField(err error, r *openai.ChatRequest) error {
 	return &sparrow.RequestError{Field: name, Reason: field.Reason, Err: err}
 }
 
-// chatShape holds the fields of a chat request that determine the format of its response.
+// chatShape holds the fields of a chat request that affect the format of the response.
 type chatShape struct {
 	head       openai.Head
-	usage      bool // whether a stream ends with the usage
-	continuous bool // whether every chunk of a stream contains the usage
-	progress   bool // whether a stream reports how much of the prompt has been read
-	n          int  // choices
+	usage      bool // whether a stream ends with usage
+	continuous bool // whether every chunk of a stream has usage
+	progress   bool // whether a stream reports the progress of the prompt
+	n          int  // number of choices
 	spelling   *spelling
 	logprobs   bool
 	singleCall bool
-	inputs     *inputs // converts calls of custom tools
-	functions  bool    // whether calls have their older form
-	scored     *int    // number of alternatives of prompt_logprobs; nil if not requested
+	inputs     *inputs // converts arguments of custom tools to their inputs
+	functions  bool    // whether the request used the older field functions
+	scored     *int    // number of alternatives for prompt_logprobs; nil if not requested
 	transfer   *openai.KVTransfer
-	rollout    *rollout // fields for trainers; nil if none is requested
+	rollout    *rollout // fields for training; nil if none is requested
 }
 
-// deltas returns the requested deltas of an event: without parallel calls, only the first call.
+// deltas returns the deltas of an event. Without parallel calls, those of the second and later calls are omitted.
 func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
 	list := c.inputs.translate(ev)
 	if !c.singleCall {
@@ -109,11 +109,11 @@ func (c *chatShape) tokens(list []openai.TokenLogprob, ev *sparrow.Event) []open
 	return list
 }
 
-// chatAnswer collects a whole answer.
+// chatAnswer collects the events of a chat for a response without streaming.
 type chatAnswer struct {
 	chatShape
 	choices []chatChoice
-	prompt  []sparrow.Token // scored tokens of the prompt
+	prompt  []sparrow.Token // scored prompt tokens
 }
 
 type chatChoice struct {
@@ -165,7 +165,7 @@ func (a *chatAnswer) response(res *result) (any, error) {
 	return out, nil
 }
 
-// message returns the message of a choice. Its content is null if the model only called tools.
+// message returns the message of a choice. Content is null if it has only tool calls.
 func (c *chatShape) message(choice int, m chat.Message) openai.ResponseMessage {
 	out := openai.ResponseMessage{Role: openai.RoleAssistant, ReasoningContent: m.Reasoning}
 	if m.Content != "" || len(m.ToolCalls) == 0 {
@@ -185,7 +185,7 @@ func (c *chatShape) message(choice int, m chat.Message) openai.ResponseMessage {
 	return out
 }
 
-// reason returns the finish reason of a choice.
+// reason returns the finish reason in OpenAI's format.
 func (c *chatShape) reason(f sparrow.Finish) openai.FinishReason {
 	if c.functions && f == sparrow.FinishToolCalls {
 		return openai.FinishFunction

@@ -7,8 +7,8 @@ import (
 	"sparrow/record"
 )
 
-// chatStream writes a chat as it is generated: for each choice a chunk with the role, chunks with content, and a chunk
-// with the finish reason; then usage and trace if requested, and the end.
+// chatStream streams a chat: for each choice a chunk with the role, chunks with content, and a chunk with the finish
+// reason; then usage and trace if requested.
 type chatStream struct {
 	*sse
 	chatShape
@@ -24,7 +24,7 @@ func newChatStream(e *sse, shape chatShape) *chatStream {
 
 type chatStreamChoice struct {
 	open     bool
-	logprobs []openai.TokenLogprob // log probabilities of tokens whose text has not been sent yet
+	logprobs []openai.TokenLogprob // of tokens whose text was not sent yet
 	recorded *record.Rows          // recorded rows of these tokens
 }
 
@@ -37,7 +37,7 @@ func (s *chatStream) event(_ int, ev *sparrow.Event) error {
 	}
 	c.logprobs = s.tokens(c.logprobs, ev)
 	c.recorded = c.recorded.With(ev.Recorded)
-	// Rows of a prompt belong to no token. They are sent as they arrive, because there may be many.
+	// Rows of a prompt belong to no generated token. They are sent immediately, because there may be many.
 	prompt := ev.Recorded != nil && len(ev.Tokens) == 0
 	if d, any := s.delta(ev); any || prompt || s.on && len(ev.Tokens) > 0 {
 		s.chunk(ev.Choice, openai.ChunkChoice{Delta: d, Logprobs: s.take(c), Sparrow: c.rows()})
@@ -54,14 +54,14 @@ func (s *chatStream) chunk(choice int, c openai.ChunkChoice) {
 	s.buf = s.wire.Append(s.buf, &c, s.so())
 }
 
-// rows returns the recorded rows that have not been sent, or nil.
+// rows returns the recorded rows that were not sent yet, or nil.
 func (c *chatStreamChoice) rows() *record.Rows {
 	r := c.recorded
 	c.recorded = nil
 	return r
 }
 
-// take returns the log probabilities that have not been sent, or null.
+// take returns the log probabilities that were not sent yet, or nil.
 func (s *chatStream) take(c *chatStreamChoice) *openai.ChatLogprobs {
 	if len(c.logprobs) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (s *chatStream) take(c *chatStreamChoice) *openai.ChatLogprobs {
 
 func (s *chatStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
 
-// delta puts the deltas of one event into one chunk; any is false if there is no text.
+// delta joins the deltas of one event for a chunk; any is false if there are none.
 func (c *chatShape) delta(ev *sparrow.Event) (d openai.Delta, any bool) {
 	deltas := c.deltas(ev)
 	for i := range deltas {
@@ -93,7 +93,7 @@ func (c *chatShape) delta(ev *sparrow.Event) (d openai.Delta, any bool) {
 	return d, any
 }
 
-// addCall appends a piece of a call, or extends the last one if it belongs to the same call.
+// addCall appends a piece of a call, or adds it to the last piece if that belongs to the same call.
 func addCall(list []openai.ToolCallDelta, c *chat.CallDelta, custom bool) []openai.ToolCallDelta {
 	if n := len(list); n > 0 && list[n-1].Index == c.Index && c.Name == "" {
 		list[n-1].Function.Arguments += c.Arguments

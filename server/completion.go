@@ -53,7 +53,7 @@ func (s openaiAPI) completion(w http.ResponseWriter, r *http.Request) error {
 	return s.collect(w, r, ask, to, s.flushed(r, shape.transfer, to.response))
 }
 
-// promptID returns the id of the i-th of several prompts.
+// promptID returns the id of prompt i of a request with several prompts.
 func promptID(id string, i, prompts int) string {
 	if prompts == 1 {
 		return id
@@ -61,7 +61,7 @@ func promptID(id string, i, prompts int) string {
 	return fmt.Sprintf("%s-%d", id, i)
 }
 
-// encodePlain replaces texts by token ids if the request asks for no special tokens around them.
+// encodePlain replaces text prompts by token ids if the request disables special tokens.
 func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request) error {
 	if !plainPrompts(r) {
 		return nil
@@ -80,21 +80,21 @@ func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Reques
 	return nil
 }
 
-// completionShape holds the fields of a completion request that determine the format of its response. The i-th choice
-// of prompt p has index p*n+i.
+// completionShape holds the fields of a completion request that affect the format of the response. Choice i of prompt p
+// has the index p*n+i.
 type completionShape struct {
 	head         openai.Head
-	usage        bool // whether a stream ends with the usage
-	continuous   bool // whether every chunk of a stream contains the usage
+	usage        bool // whether a stream ends with usage
+	continuous   bool // whether every chunk of a stream has usage
 	spelling     *spelling
 	n            int
-	echo         []string // text of each prompt if it is part of the answer; otherwise nil
+	echo         []string // [prompts] text of the prompt if it is part of the answer; otherwise nil
 	prompts      int
 	logprobs     bool
-	alternatives int  // number of alternatives
-	scored       *int // number of alternatives of prompt_logprobs; nil if not requested
+	alternatives int  // number of alternatives for logprobs
+	scored       *int // number of alternatives for prompt_logprobs; nil if not requested
 	transfer     *openai.KVTransfer
-	rollout      *rollout // fields for trainers; nil if none is requested
+	rollout      *rollout // fields for training; nil if none is requested
 }
 
 // echoes reports whether the log probabilities of an answer begin with those of the prompt.
@@ -123,7 +123,7 @@ func (s openaiAPI) completionShape(r *openai.CompletionRequest) (completionShape
 	return c, nil
 }
 
-// choices returns the state of every choice, at its index.
+// choices returns one element per choice, by index.
 func (c *completionShape) choices() []completionChoice {
 	list := make([]completionChoice, c.prompts*c.n)
 	for i := range list {
@@ -136,17 +136,17 @@ func (c *completionShape) choices() []completionChoice {
 	return list
 }
 
-// completionChoice is the part of a choice that has not been sent yet: all of it, or everything since the last chunk.
+// completionChoice holds the part of a choice that was not sent yet.
 type completionChoice struct {
 	columns  columns
 	pending  string
 	logprobs *openai.CompletionLogprobs
-	scored   []sparrow.Token // scored tokens of the prompt; in a stream, until the prompt's text is sent
+	scored   []sparrow.Token // scored prompt tokens; in a stream, only until the text of the prompt is sent
 	recorded *record.Rows
 	finish   openai.FinishReason
 }
 
-// add adds an event to the part that has not been sent.
+// add adds an event to the part that was not sent yet.
 func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	c.pending += ev.Text
 	if logprobs {
@@ -156,7 +156,7 @@ func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	c.finish = finishOf(ev.Finish)
 }
 
-// wire returns the part of the choice that has not been sent yet, and clears it.
+// wire returns the part of the choice that was not sent yet, and clears it.
 func (c *completionChoice) wire(index int, finish openai.FinishReason) openai.CompletionChoice {
 	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish,
 		Sparrow: c.recorded}

@@ -8,12 +8,12 @@ import (
 	"sparrow/api/openai"
 )
 
-// completionAnswer collects whole texts.
+// completionAnswer collects the events for a response without streaming.
 type completionAnswer struct {
 	completionShape
 	list   []completionChoice
 	texts  []strings.Builder
-	scored [][]sparrow.Token // scored tokens of each prompt
+	scored [][]sparrow.Token // [prompts] scored tokens
 }
 
 func newCompletionAnswer(shape completionShape) *completionAnswer {
@@ -62,7 +62,7 @@ func (a *completionAnswer) response(res *result) (any, error) {
 	return out, nil
 }
 
-// completionStream writes texts as they are generated.
+// completionStream streams the texts.
 type completionStream struct {
 	*sse
 	completionShape
@@ -79,12 +79,12 @@ func newCompletionStream(e *sse, shape completionShape) *completionStream {
 func (s *completionStream) event(prompt int, ev *sparrow.Event) error {
 	i := prompt*s.n + ev.Choice
 	c := &s.list[i]
-	if ev.Recorded != nil && len(ev.Tokens) == 0 { // rows of a prompt are sent as they arrive
+	if ev.Recorded != nil && len(ev.Tokens) == 0 { // rows of a prompt are sent immediately
 		s.chunk(openai.CompletionChoice{Index: i, Sparrow: ev.Recorded})
 		return s.flush()
 	}
 	if len(ev.Scored) > 0 {
-		c.scored = append(c.scored, ev.Scored...) // scored tokens are sent with the prompt's text
+		c.scored = append(c.scored, ev.Scored...) // sent with the text of the prompt
 		return s.flush()
 	}
 	if c.scored != nil {
@@ -106,7 +106,7 @@ func (s *completionStream) chunk(c openai.CompletionChoice) { s.buf = s.wire.App
 
 func (s *completionStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
 
-// echoOnly answers a request for no new tokens: it returns and counts the prompts without using the engine.
+// echoOnly handles a request with max_tokens 0: it returns the prompts and their token counts without a forward pass.
 func (s openaiAPI) echoOnly(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, shape completionShape,
 	stream bool) error {
 	res := &result{}
@@ -139,7 +139,7 @@ func (s openaiAPI) echoOnly(w http.ResponseWriter, r *http.Request, ask []sparro
 	return s.respond(w, http.StatusOK, out)
 }
 
-// endAll ends every choice at its limit of 0 tokens.
+// endAll ends every choice after 0 tokens.
 func endAll(to sink, shape completionShape, res *result) error {
 	for p := range shape.prompts {
 		for c := range shape.n {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// cors lets the pages of allowed origins read responses. It returns true if the request was a browser's preflight
-// request, which it has then answered. Without allowed origins no header is ever set, and browsers block other pages.
+// cors sets the CORS headers that allow pages of Options.AllowOrigins to read responses. It returns true if the request
+// was a preflight request, which it has answered. Without these headers, browsers block pages of other origins.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	allowed := s.options.AllowOrigins
 	if len(allowed) == 0 {
@@ -31,8 +31,8 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	// Browsers ask for permission to send the headers that a client library adds, such as x-stainless-*. All of these
-	// headers are harmless, so all requested headers are allowed.
+	// All requested headers are allowed, because none of them can do harm. Client libraries add headers such as
+	// x-stainless-*.
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" {
 		h.Set("Access-Control-Allow-Headers", names)
 	}

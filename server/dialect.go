@@ -13,16 +13,16 @@ import (
 	"sparrow/internal/wire"
 )
 
-// dialect defines how an interface writes errors and common fields.
+// dialect holds how an API (OpenAI's, Anthropic's, Ollama's) formats errors and names fields.
 type dialect struct {
 	// failure returns the body of an error.
 	failure func(e *wire.Error, requestID string) any
-	// format and parameters are the fields that hold the schemas of the answer and of a tool in a request.
+	// format and parameters are the request fields that contain the schema of the answer and of a tool.
 	format, parameters string
-	// tools is the name of the field that holds the tools.
+	// tools is the request field that contains the tools.
 	tools string
-	// fields maps field names of chat completions to the names in this interface; the first match wins. Indices are
-	// left out, because one message here may become several in a chat.
+	// fields maps field names of chat completions to those of this API; the first match is used. Indices are omitted,
+	// because a message of this API may be several messages of a chat.
 	fields []fieldName
 }
 
@@ -70,7 +70,7 @@ var ollamaDialect = dialect{
 	},
 }
 
-// dialectOf returns the interface that a path belongs to, even if the path has no route.
+// dialectOf returns the API to which a path belongs, even if the path has no route.
 func dialectOf(path string) *dialect {
 	switch {
 	case path == messagesPath || strings.HasPrefix(path, messagesPath+"/"):
@@ -83,7 +83,7 @@ func dialectOf(path string) *dialect {
 	return &openaiDialect
 }
 
-// rename replaces the field names in an error about a chat by the names in this interface.
+// rename replaces the field names of chat completions in an error by those of this API.
 func (d *dialect) rename(err error, requestID string) error {
 	if err == nil {
 		return nil
@@ -108,7 +108,7 @@ func (d *dialect) rename(err error, requestID string) error {
 // maxIgnoredKeywords is the maximum number of schema keywords that a response lists.
 const maxIgnoredKeywords = 32
 
-// a header cannot contain it unquoted
+// keywords returns the ignored schema keywords of a request as paths, for a response header.
 func (d *dialect) keywords(list []sparrow.Ignored) []string {
 	var names []string
 	for _, k := range list {
@@ -119,7 +119,7 @@ func (d *dialect) keywords(list []sparrow.Ignored) []string {
 		if k.Keyword != "" {
 			place := k.Pointer + "/" + k.Keyword
 			if quoted := strconv.QuoteToASCII(place); quoted != `"`+place+`"` {
-				place = quoted // no header holds it as it is
+				place = quoted // a header cannot contain the path unquoted
 			}
 			name += place
 		}

@@ -8,14 +8,13 @@ import (
 	"sparrow/api/openai"
 )
 
-// effortHeader holds the effective reasoning effort, if the request sets one.
+// effortHeader is the response header with the effective reasoning effort, if the request sets one.
 const effortHeader = "X-Sparrow-Effort"
 
-// effortOn is the level of models that can only turn reasoning on and off.
+// effortOn is the effective effort for models that can only turn reasoning on and off.
 const effortOn = "on"
 
-// effort is the requested word for the reasoning effort, and the effective level. Both are empty if the request sets
-// none.
+// effort holds the requested reasoning effort and the effective one. Both are empty if the request sets none.
 type effort struct{ asked, used string }
 
 func (e effort) String() string {
@@ -25,15 +24,15 @@ func (e effort) String() string {
 	return e.used + "; asked=" + e.asked
 }
 
-// fitEffort replaces a request's reasoning effort by a level of the model, and reports it in the response.
+// fitEffort replaces a request's reasoning effort by a level of the model, and sets the response header.
 func (s *service) fitEffort(w http.ResponseWriter, x *exchange, c *openai.ChatRequest) {
 	if x.effort = fitEffort(&s.info, c); x.effort.asked != "" {
 		w.Header().Set(effortHeader, x.effort.String())
 	}
 }
 
-// fitEffort maps the word to a level of the model. A word other than none turns reasoning on, unless another field of
-// the request turns it off; the request then has no level.
+// fitEffort maps the requested effort to a level of the model. An effort other than none turns reasoning on. If another
+// field of the request turns reasoning off, the request has no level.
 func fitEffort(info *sparrow.Info, c *openai.ChatRequest) effort {
 	if c.ReasoningEffort == "" {
 		return effort{}
@@ -57,8 +56,8 @@ func fitEffort(info *sparrow.Info, c *openai.ChatRequest) effort {
 	return e
 }
 
-// levelOf returns the lowest level of the model that is at least the requested one, or its highest. For a model that
-// always reasons, none gives its lowest level.
+// levelOf returns the lowest level of the model that is at least the requested one, otherwise its highest. If the model
+// always reasons, the effort none gives its lowest level.
 func levelOf(info *sparrow.Info, word string) string {
 	asked := slices.Index(openai.Efforts, word)
 	if asked == 0 && !info.AlwaysThinks {

@@ -13,15 +13,15 @@ import (
 	"sparrow/plan/public"
 )
 
-// Limits of a batch that is explained here; the command line accepts larger ones.
+// Limits of batches in requests; the command line accepts larger batches.
 const (
 	maxExplainText     = 4 << 10
 	maxExplainRequests = 1 << 10
 	maxExplainTokens   = 1 << 22
 )
 
-// explainRequest is the body of POST /debug/explain. Empty fields have the default values; without a family the
-// request is about the served model.
+// explainRequest is the body of POST /debug/explain. Empty fields mean default values; an empty family means the served
+// model.
 type explainRequest struct {
 	Family, Catalog, Hardware, Batch string
 	KV, Prefill, Decode, Dense       string
@@ -58,10 +58,10 @@ func decodeExplain(d *wire.Decoder, body []byte) (*explainRequest, *wire.Error) 
 	})
 }
 
-// debugAPI shows decisions of the planner, actual and hypothetical ones.
+// debugAPI implements the endpoints that show plans: those of recent passes, and those for a batch in the request.
 type debugAPI struct{ *service }
 
-// explain handles POST /debug/explain: it returns the plan for a batch with its reasons, like `sparrow explain --json`.
+// explain handles POST /debug/explain: it returns the plan for a batch with reasons, as `sparrow explain --json` does.
 func (s debugAPI) explain(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, decodeExplain)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s debugAPI) explain(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, a)
 }
 
-// ask converts a request to the planner's input.
+// ask converts a request to the inputs of the planner.
 func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	ask.Model, ask.Question.Layer = s.info.Config.Model, -1
 	if r.Family != "" {
@@ -131,7 +131,7 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	return ask, checkExplained(&b)
 }
 
-// checkExplained limits the work for a batch and the size of its response.
+// checkExplained returns an error for batches that take too long to plan or whose plans are too large.
 func checkExplained(b *plan.Batch) error {
 	tokens := 0
 	for _, r := range b.Requests {
@@ -146,8 +146,8 @@ func checkExplained(b *plan.Batch) error {
 	return nil
 }
 
-// explainError converts a refusal of the planner. The planner is a pure function of its input, so the client has to
-// change a refused request. The planner's advice names flags of the command line; here they are replaced by fields.
+// explainError converts an error of the planner to a client error. In the planner's advice, flags of the command line
+// are replaced by fields of the request.
 func explainError(param string, err error) error {
 	var refused *plan.Error
 	if errors.As(err, &refused) {
@@ -158,18 +158,18 @@ func explainError(param string, err error) error {
 	return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
 }
 
-// explainOptions holds the values that a form for explain offers.
+// explainOptions holds the accepted values of the fields of POST /debug/explain.
 type explainOptions struct {
-	Model       string              `json:"model"`      // the served model, which is explained if no family is given
-	IndexTopK   int                 `json:"index_topk"` // maximum keys of a row of the served model
+	Model       string              `json:"model"`      // served model, which is explained if no family is given
+	IndexTopK   int                 `json:"index_topk"` // maximum keys per row of the served model
 	Families    []string            `json:"families"`
 	Hardware    []string            `json:"hardware"`
-	Devices     map[string][]string `json:"devices"` // names of devices by hardware
+	Devices     map[string][]string `json:"devices"` // [hardware] names of devices
 	Catalogs    []plan.Catalog      `json:"catalogs"`
 	BatchSyntax string              `json:"batch_syntax"`
 }
 
-// explainChoices handles GET /debug/explain: it returns the accepted values of each field.
+// explainChoices handles GET /debug/explain: it returns the accepted values of the fields.
 func (s debugAPI) explainChoices(w http.ResponseWriter, _ *http.Request) error {
 	o := explainOptions{Model: s.info.Name, IndexTopK: s.info.Config.Model.K, Families: plan.UsualModelNames(),
 		Hardware: plan.HardwareNames(), Devices: map[string][]string{}, BatchSyntax: plan.BatchSyntax,

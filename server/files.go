@@ -26,7 +26,7 @@ const (
 // filesAPI implements OpenAI's file endpoints.
 type filesAPI struct{ *service }
 
-// store returns the store of files and batches, or an error that explains why there is none.
+// store returns the store of files and batches, or an error if none is configured.
 func (s *service) store() (*batch.Store, error) {
 	if s.options.Batches == nil {
 		return nil, wire.NewError(wire.CodeNoBatches, "", "this server has no storage for files and batches; its "+
@@ -35,7 +35,7 @@ func (s *service) store() (*batch.Store, error) {
 	return s.options.Batches, nil
 }
 
-// storeError converts errors of the store to responses.
+// storeError converts errors of the store to errors with a code.
 func storeError(err error) error {
 	codes := []struct {
 		is   error
@@ -54,7 +54,7 @@ func storeError(err error) error {
 	return err
 }
 
-// rolling reads a body and extends its deadline with every piece.
+// rolling reads a body, and extends the read deadline with every piece.
 type rolling struct {
 	io.Reader
 	control *http.ResponseController
@@ -68,13 +68,13 @@ func (r *rolling) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// upload handles POST /v1/files. The file is written to the store as it arrives.
+// upload handles POST /v1/files. The file is written to the store while it is received.
 func (s filesAPI) upload(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
 		return err
 	}
-	// Browsers send forms across origins without a preflight request.
+	// Browsers send forms to other origins without a preflight request.
 	if err := new(http.CrossOriginProtection).Check(r); err != nil {
 		return wire.NewError(wire.CodeMediaType, "", "a web page of another origin may not upload files; send the "+
 			"file from a program")
@@ -93,10 +93,10 @@ func (s filesAPI) upload(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, fileObject(&f))
 }
 
-// maxFormText is the maximum size of the form parts other than the file.
+// maxFormText is the maximum bytes of the form's parts other than the file.
 const maxFormText = 4 << 10
 
-// readUpload reads the parts of a form. Its fields may come before or after the file.
+// readUpload reads the parts of a form. Fields may precede or follow the file.
 func (s filesAPI) readUpload(store *batch.Store, form *multipart.Reader, tenant string) (batch.File, error) {
 	var file batch.File
 	fields, stored := map[string]string{}, false
@@ -164,7 +164,7 @@ func fileObject(f *batch.File) openai.FileObject {
 		ExpiresAt: f.Expires.Unix(), Filename: f.Name, Purpose: f.Purpose, Status: "processed"}
 }
 
-// listLimit returns the number of objects on a page of a list.
+// listLimit returns the parameter limit: usual if it is missing, at most most.
 func listLimit(r *http.Request, usual, most int) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
@@ -217,7 +217,7 @@ func (s filesAPI) file(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, fileObject(&f))
 }
 
-// sendLines writes a file, and extends the deadline with every piece.
+// sendLines sends a file, and extends the write deadline with every piece.
 func (s *service) sendLines(w http.ResponseWriter, f batch.File, data io.ReadCloser) error {
 	defer data.Close()
 	w.Header().Set("Content-Type", "application/x-ndjson")

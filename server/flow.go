@@ -10,30 +10,30 @@ import (
 	"sparrow"
 )
 
-// flowDepth is the number of events by which the engine may be ahead of the client, so that measured gaps between
-// tokens are caused by the engine and not by the client.
+// flowDepth is the maximum number of events that wait for a client. With such a queue, a slow client does not affect
+// measured gaps between tokens.
 const flowDepth = 64
 
-// flow merges the events of several engine requests, one for each prompt, into one channel.
+// flow merges the events of several engine requests, one per prompt, into one channel.
 type flow struct {
-	items chan item // events of all prompts; closed after the last one
-	// ended is called by any pump for every choice that ends, even if the client does not read its end.
+	items chan item // events of all prompts; closed after the last event
+	// ended is called for every choice that ends, even if its last event is not read. Calls come from any goroutine.
 	ended  func(prompt int, last *sparrow.Event)
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
 
 	streams      []Stream          // streams of all requests
 	promptTokens int               // prompt tokens of all requests
-	ignored      []sparrow.Ignored // schema keywords that any request ignores
+	ignored      []sparrow.Ignored // schema keywords that are not enforced in any request
 }
 
-// item is an event and the prompt it belongs to.
+// item is an event and the index of its prompt.
 type item struct {
 	prompt int
 	event  sparrow.Event
 }
 
-// openFlow submits all requests or none.
+// openFlow submits all requests; if one is refused, it cancels the others.
 func openFlow(ctx context.Context, e Engine, requests []sparrow.Request,
 	ended func(prompt int, last *sparrow.Event)) (*flow, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -63,15 +63,16 @@ func openFlow(ctx context.Context, e Engine, requests []sparrow.Request,
 	return f, nil
 }
 
-// run starts a pump for each stream.
+// run starts a goroutine for each stream.
 func (f *flow) run(ctx context.Context, streams []Stream) {
 	for i, s := range streams {
 		f.pumps.Go(func() { f.pump(ctx, i, s) })
 	}
 }
 
-// pump forwards events until there are none. After ctx has ended, it reads and drops events, so that the end of every
-// choice is counted. After a dropped event it drops all later ones, because an answer with a gap would look complete.
+// pump forwards the events of a stream to items. After ctx has ended, it drops them, but still reads them to count the
+// end of every choice. After a dropped event, later ones are dropped too, because an answer with a gap would look
+// complete.
 func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	defer s.Close()
 	for dropped := false; ; {
@@ -93,7 +94,7 @@ func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	}
 }
 
-// waited returns the longest time that a request has waited for its first step.
+// waited returns the longest time that any of the requests has waited for its first step.
 func (f *flow) waited() (longest time.Duration) {
 	for _, s := range f.streams {
 		longest = max(longest, s.Waited())
@@ -101,13 +102,13 @@ func (f *flow) waited() (longest time.Duration) {
 	return longest
 }
 
-// close cancels running requests and waits until the engine has released them.
+// close cancels running requests and waits until they have ended.
 func (f *flow) close() {
 	f.cancel()
 	f.pumps.Wait()
 }
 
-// cause returns the reason why ctx ended: the server's own reason if there is one, otherwise the context's error.
+// cause returns the cause of ctx: the server's reason if there is one, otherwise the error of ctx.
 func cause(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {

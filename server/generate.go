@@ -15,25 +15,25 @@ import (
 type sink interface {
 	// event handles one event of one prompt.
 	event(prompt int, ev *sparrow.Event) error
-	// idle sends a keep-alive comment if nothing was sent for limit, and returns the time until the next call. Tokens
-	// that produce no text do not reset the timer.
+	// idle sends a keep-alive comment if nothing was sent for the time limit. It returns the time until the next call.
+	// Tokens that produce no text do not reset the timer.
 	idle(limit time.Duration) (time.Duration, error)
-	// end is called once, after the last event, if nothing failed.
+	// end is called after the last event, unless an error occurred.
 	end(r *result) error
 }
 
-// result holds the output of all prompts.
+// result holds the usage and traces of all prompts.
 type result struct {
 	usage  sparrow.Usage // usage of all prompts together
-	traces []promptTrace // traces in the order of prompts, if requested
+	traces []promptTrace // [prompts] traces, if requested
 }
 
-// starter is a sink that is called with the lengths of the prompts before the first event.
+// starter is a sink that needs the lengths of the prompts before the first event.
 type starter interface {
 	start(promptTokens int)
 }
 
-// generate runs engine requests to their end and passes their events to a sink. It writes only headers to w.
+// generate runs engine requests and passes their events to a sink. To w it writes only headers.
 func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sparrow.Request, to sink) error {
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
@@ -49,13 +49,13 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 		}
 	}
 	var spans *stages
-	wanted := make([]bool, len(requests)) // prompts whose traces the answer contains
+	wanted := make([]bool, len(requests)) // [prompts] whether the answer contains a trace
 	for i := range requests {
 		wanted[i] = requests[i].Trace
 	}
 	if x.traced() {
 		spans = &stages{}
-		defer s.addStages(x, spans) // runs after the flow is closed
+		defer s.addStages(x, spans) // called after the flow was closed
 		for i := range requests {
 			requests[i].Trace = true
 		}
@@ -108,8 +108,8 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 	}
 }
 
-// bound returns the context of a generation: it ends when the client disconnects, at the request timeout or at
-// shutdown, and its cause states which.
+// bound returns a context that ends when the client disconnects, at the request timeout, or at the end of a shutdown's
+// grace period. Its cause is the reason.
 func (s *service) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(s.halted, func() { cancel(ErrDraining) })
@@ -124,7 +124,7 @@ func (s *service) bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// late returns the error for a request that timed out, with the limit and the time that it spent in the queue.
+// late returns the error of a request that timed out, with the limit and its time in the queue.
 func (s *service) late(err error, f *flow) error {
 	if !errors.Is(err, ErrDeadline) {
 		return err
@@ -141,21 +141,21 @@ func (s *service) late(err error, f *flow) error {
 
 type choiceKey struct{ prompt, choice int }
 
-// generation is one request in progress.
+// generation is a running request.
 type generation struct {
 	s        *service
 	x        *exchange
 	use      *quotaUse
 	requests []sparrow.Request
-	wanted   []bool // prompts whose traces the answer contains
+	wanted   []bool // [prompts] whether the answer contains a trace
 	to       sink
 
-	last   map[choiceKey]time.Time // time of the latest token of a choice
-	ended  int                     // prompts whose last event has arrived
+	last   map[choiceKey]time.Time // time of the last token of each choice
+	ended  int                     // number of prompts whose last event was received
 	result result
 }
 
-// take measures an event and passes it to the sink.
+// take records metrics for an event and passes it to the sink.
 func (g *generation) take(ctx context.Context, it *item) error {
 	ev := &it.event
 	g.measure(it)
@@ -184,7 +184,7 @@ func (g *generation) take(ctx context.Context, it *item) error {
 	return g.to.event(it.prompt, ev)
 }
 
-// measure observes the time to the first token and between tokens.
+// measure records the time to the first token and the gaps between tokens.
 func (g *generation) measure(it *item) {
 	if len(it.event.Tokens) == 0 {
 		return
@@ -203,7 +203,7 @@ func (g *generation) measure(it *item) {
 	g.last[key] = now
 }
 
-// finish ends the response, or returns an error that explains why it cannot.
+// finish ends the response, or returns the reason why the request failed.
 func (g *generation) finish(ctx context.Context) error {
 	if err := cause(ctx); err != nil && g.ended < len(g.requests) {
 		return err

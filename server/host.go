@@ -9,10 +9,10 @@ import (
 	"sparrow/internal/wire"
 )
 
-// checkHost refuses requests whose Host is not a name of the server. An attacker's web page can make its own name
-// resolve to an address of the visitor's machine (DNS rebinding); the browser then treats this server as part of that
-// page, but still sends the page's name as Host. Addresses are always accepted, because no other name resolves to them,
-// and so is localhost.
+// checkHost refuses requests whose header Host is not a name of the server. A malicious web page can make its own name
+// resolve to an address of the visitor's machine (DNS rebinding): the browser then sends requests of that page to this
+// server, with the page's name as Host. Addresses and localhost are always accepted, because an attacker cannot control
+// them.
 func (s *Server) checkHost(r *http.Request) error {
 	names := s.options.AllowHosts
 	if names == nil {
@@ -33,7 +33,7 @@ func (s *Server) checkHost(r *http.Request) error {
 			"--allow-host %.200s", host, host)
 }
 
-// hostName returns a Host in lower case, without its port, the brackets of an address and a trailing dot.
+// hostName returns a Host in lower case, without its port, brackets and a trailing dot.
 func hostName(host string) string {
 	if name, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
 		host = name

@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// serveHTTP handles every request: it sets its id, finds its endpoint, checks the key, responds, and counts it in any
-// case.
+// serveHTTP handles a request: it sets the id, finds the endpoint, checks the key, and responds. Every request is
+// logged and counted.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched, dialect: dialectOf(r.URL.Path)}
 	rec := &recorder{ResponseWriter: w}
@@ -36,7 +36,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.dispatch(rec, withExchange(r, x), x); err != nil {
 		s.fail(rec, x, err)
 		if rec.status == 0 {
-			// The client is gone. If the handler returned, net/http would send status 200.
+			// The client has disconnected. If the handler returned, net/http would send status 200.
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -70,12 +70,12 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// sourceOf returns the key by which requests without tenants take turns: an address, or an IPv6 network, because one
-// client can use any address of its network.
+// sourceOf returns the key by which requests without a tenant are served round-robin: an IPv4 address, or an IPv6
+// network, because a client can use any address of its network.
 func sourceOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return remote // an address of a socket in the file system
+		return remote // a Unix socket
 	}
 	a := at.Addr().Unmap()
 	if a.Is4() || a.IsLoopback() {
@@ -89,8 +89,8 @@ func sourceOf(remote string) string {
 	return net.String()
 }
 
-// authorise checks the key, which is sent as a bearer key or in Anthropic's header, and returns its tenant. wanted is
-// the required kind of key.
+// authorise checks the key, a bearer key or Anthropic's header x-api-key, and returns its tenant. wanted describes the
+// required keys in the error.
 func authorise(r *http.Request, keys *Keys, wanted string) (tenant string, err error) {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
@@ -108,8 +108,8 @@ func authorise(r *http.Request, keys *Keys, wanted string) (tenant string, err e
 	return tenant, nil
 }
 
-// rescue turns a panic into one failed request. A response that has begun is cut off, so that it does not look
-// complete.
+// rescue recovers from a panic, which then fails only this request. If the response has begun, the connection is
+// closed, so that the response does not look complete.
 func (s *Server) rescue(w *recorder, x *exchange) {
 	v := recover()
 	if v == nil {
@@ -130,12 +130,11 @@ func (s *Server) rescue(w *recorder, x *exchange) {
 	panic(http.ErrAbortHandler)
 }
 
-// account logs a request in one line and counts it. The line contains no text of prompts, answers, keys or query
-// strings.
+// account logs a request and counts it. The log does not contain prompts, answers, keys or query strings.
 func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	status := w.status
 	if status == 0 {
-		status = http.StatusOK // net/http sends this status if a handler writes nothing
+		status = http.StatusOK // sent by net/http if the handler writes nothing
 		if x.fault != nil {
 			status = statusClientGone
 		}
@@ -176,8 +175,8 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
 		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) &&
-			!errors.Is(x.fault, sparrow.ErrAsleep) { // an administrator requested this state
-			// Messages of client errors may quote the request, so only messages of server errors are logged.
+			!errors.Is(x.fault, sparrow.ErrAsleep) { // an administrator has put the engine to sleep
+			// Errors of clients may quote the request, so only server errors are logged with their message.
 			level = slog.LevelError
 			attrs = append(attrs, slog.Any("error", x.fault))
 		}
@@ -185,7 +184,7 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	s.options.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// faultCode returns the code of the error that the client got, or would have got.
+// faultCode returns the code of the request's error, even if the client has disconnected.
 func faultCode(x *exchange) wire.Code {
 	if clientGone(x.fault) {
 		return "client_gone"

@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Keys holds the bearer keys of a server. Only their hashes are kept.
+// Keys holds the bearer keys of a server, only as hashes.
 type Keys struct {
 	list []key
 }
@@ -22,7 +22,7 @@ type key struct {
 	tenant string
 }
 
-// LoadKeys reads a file of keys; see [ReadKeys].
+// LoadKeys reads a file of keys as ReadKeys does.
 func LoadKeys(path string) (*Keys, error) {
 	f, err := textfile.Open(path)
 	if err != nil {
@@ -36,8 +36,8 @@ func LoadKeys(path string) (*Keys, error) {
 	return k, nil
 }
 
-// ReadKeys reads one key per line, optionally followed by spaces and a tenant's name: prompts of different tenants
-// share no cached prefix. Empty lines and lines that start with # are skipped. A file without any key is an error.
+// ReadKeys reads one key per line, optionally followed by spaces and the name of a tenant. Prompts of different tenants
+// share no cached prefix. Empty lines and lines that start with # are skipped. It is an error if there is no key.
 func ReadKeys(r io.Reader) (*Keys, error) {
 	k := &Keys{}
 	lines := bufio.NewScanner(r)
@@ -68,7 +68,7 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 	return k, nil
 }
 
-// tenants returns the names of tenants, each once; without keys all requests belong to one tenant without a name.
+// tenants returns the names of tenants, each once. Without keys, all requests belong to one tenant with an empty name.
 func (k *Keys) tenants() []string {
 	if k == nil {
 		return []string{""}
@@ -82,7 +82,7 @@ func (k *Keys) tenants() []string {
 	return names
 }
 
-// shares reports whether a key is in both lists.
+// shares reports whether any key is in both lists.
 func (k *Keys) shares(other *Keys) bool {
 	return k != nil && slices.ContainsFunc(k.list, func(each key) bool {
 		_, ok := other.find(each.sum)
@@ -95,7 +95,7 @@ func (k *Keys) tenant(given string) (tenant string, ok bool) {
 	return k.find(sha256.Sum256([]byte(given)))
 }
 
-// find compares hashes of equal length with every key, so that the time taken reveals nothing about a match.
+// find compares the hash with those of all keys in constant time, so that the time does not reveal a match.
 func (k *Keys) find(sum [sha256.Size]byte) (tenant string, ok bool) {
 	at := -1
 	for i := range k.list {

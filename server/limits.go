@@ -11,23 +11,23 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Limit holds the bounds of one tenant. Zero values mean no bound.
+// Limit holds the limits of one tenant. Zero means no limit.
 type Limit struct {
-	Requests int     // requests that may generate at the same time
-	Tokens   int     // tokens of prompts and outputs per minute
-	Share    float64 // share of the places for running sequences, above 0 and up to 1
+	Requests int     // concurrent requests
+	Tokens   int     // prompt and output tokens per minute
+	Share    float64 // maximum share of the running sequences, above 0 and up to 1
 }
 
-// everyTenant is the name of the limits of all tenants without limits of their own; they apply to each tenant
-// separately.
+// everyTenant is the name for limits of tenants that are not listed; they apply to each tenant separately.
 const everyTenant = "*"
 
-// Limits holds the limits of tenants, by name.
+// Limits holds the limits of tenants by name.
 type Limits struct {
 	byName map[string]Limit
 }
 
-// LoadLimits reads the value of the flag: a list of limits, or the name of a file with such a list; see [ReadLimits].
+// LoadLimits parses the value of the flag --tenant-limits: a list of limits in the format of [ReadLimits], or the name
+// of a file with such a list.
 func LoadLimits(given string) (*Limits, error) {
 	if strings.Contains(given, "=") {
 		return ReadLimits(strings.NewReader(given))
@@ -45,13 +45,13 @@ func LoadLimits(given string) (*Limits, error) {
 	return l, nil
 }
 
-// maxLimitsBytes is the maximum size of a list of limits.
+// maxLimitsBytes is the maximum bytes of a list of limits.
 const maxLimitsBytes = 1 << 20
 
-// ReadLimits reads one tenant per line, or between semicolons: its name, then requests=8 (generating at the same time),
-// tokens=60000 (of prompts and outputs in a minute; 60000/min is the same) and share=0.5 (of the places for running
-// sequences; 50% is the same), in any order, separated by spaces or commas; a colon may follow the name. The name * is
-// for every tenant without its own line. Empty lines and lines that start with # are skipped.
+// ReadLimits reads one tenant per line; semicolons may replace line ends. A line is the name of a tenant and limits in
+// any order, separated by spaces or commas: requests=8 (concurrent requests), tokens=60000 or 60000/min (prompt and
+// output tokens per minute), share=0.5 or 50% (of the running sequences). A colon may follow the name. The name * means
+// every tenant without its own line. Empty lines and lines that start with # are skipped.
 func ReadLimits(r io.Reader) (*Limits, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxLimitsBytes+1))
 	if err != nil {
@@ -80,7 +80,7 @@ func ReadLimits(r io.Reader) (*Limits, error) {
 	return l, nil
 }
 
-// add reads the limits of one tenant.
+// add parses the limits of one tenant.
 func (l *Limits) add(entry string) error {
 	separates := func(r rune) bool { return r == ' ' || r == '\t' || r == ',' || r == '\r' }
 	entry = strings.TrimFunc(entry, separates)
@@ -135,7 +135,7 @@ func parseShare(text string) (float64, error) {
 	return v, nil
 }
 
-// check refuses limits of tenants without a key.
+// check returns an error if a tenant with limits has no key.
 func (l *Limits) check(k *Keys) error {
 	for name := range l.byName {
 		if name != everyTenant && !slices.Contains(k.tenants(), name) {

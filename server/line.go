@@ -14,10 +14,10 @@ import (
 	"sparrow/internal/wire"
 )
 
-// lineRunner sends the lines of batches to the endpoints of its own server, in the background.
+// lineRunner runs the lines of batches as requests to the server's own endpoints.
 type lineRunner struct{ *Server }
 
-// Run sends a line.
+// Run sends a line to its endpoint and returns the result.
 func (s lineRunner) Run(ctx context.Context, b batch.Batch, l batch.Line) (batch.Result, error) {
 	endpoint, body, bad := requestOf(&b, &l)
 	if bad != nil {
@@ -31,19 +31,19 @@ func (s lineRunner) Run(ctx context.Context, b batch.Batch, l batch.Line) (batch
 	}
 	if x.fault != nil {
 		switch toError(x.fault, x.id).Code {
-		case wire.CodeQueueFull, wire.CodeUnavailable: // the line has no error and can be sent again
+		case wire.CodeQueueFull, wire.CodeUnavailable: // not an error of the line, which can be sent again
 			return batch.Result{}, &batch.Later{After: s.retryAfter(x, x.fault)}
 		}
 	}
 	return s.result(&b, &l, got)
 }
 
-// lineID returns the id of a line in results and in the log.
+// lineID returns the id of a line in results and logs.
 func lineID(b *batch.Batch, l *batch.Line) string {
 	return fmt.Sprintf("batch_req_%s_%d", b.ID, l.Number)
 }
 
-// requestOf returns the request of a line, or its error.
+// requestOf returns the endpoint and body of a line's request, or the error of an invalid line.
 func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad *wire.Error) {
 	switch {
 	case l.TooLong:
@@ -67,7 +67,7 @@ func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad
 
 // lineBody returns the body of a line's request.
 func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
-	if b.Kind == anthropicBatch { // it was checked when the batch was received
+	if b.Kind == anthropicBatch { // it was checked when the batch was created
 		var item anthropic.BatchItem
 		if err := json.Unmarshal(l.Text, &item); err != nil {
 			return nil, wire.NewError(wire.CodeInvalidJSON, "", "the request cannot be read: %v", err)
@@ -93,7 +93,7 @@ func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
 	return line.Body, nil
 }
 
-// lineWriter keeps a response in memory.
+// lineWriter is an http.ResponseWriter that stores the response in memory.
 type lineWriter struct {
 	header http.Header
 	body   bytes.Buffer
@@ -102,31 +102,32 @@ type lineWriter struct {
 // Header returns the header of the response.
 func (w *lineWriter) Header() http.Header { return w.header }
 
-// WriteHeader does nothing: the recorder around it records the status.
+// WriteHeader does nothing, because the recorder that wraps it stores the status.
 func (w *lineWriter) WriteHeader(int) {}
 
-// Write keeps the body.
+// Write stores the body.
 func (w *lineWriter) Write(p []byte) (int, error) { return w.body.Write(p) }
 
-// answered is the response of an endpoint.
+// answered is the stored response of an endpoint.
 type answered struct {
 	status int
 	body   []byte
 }
 
-// perform does what serveHTTP does, for a request from a file. The key was checked when the file was uploaded.
+// perform handles a request from a file as serveHTTP handles one over HTTP. The key was checked when the file was
+// uploaded.
 func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body []byte) answered {
 	out := &lineWriter{header: http.Header{}}
 	rec := &recorder{ResponseWriter: out}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
-	if err != nil { // endpoints are from a table, so this does not happen
+	if err != nil { // cannot happen: endpoints are from a table
 		panic(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = "batch"
 	r = s.beginSpan(r, x)
 	func() {
-		defer func() { // rescue has sent a response, or has cut it off
+		defer func() { // after a panic, rescue has written or cut off the response
 			if v := recover(); v != nil && v != http.ErrAbortHandler {
 				panic(v)
 			}
@@ -152,7 +153,7 @@ func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body
 	return answered{rec.status, out.body.Bytes()}
 }
 
-// result returns the result line of an endpoint's response.
+// result returns the result of a line from the endpoint's response.
 func (s lineRunner) result(b *batch.Batch, l *batch.Line, got answered) (batch.Result, error) {
 	class := batch.Succeeded
 	if got.status >= http.StatusBadRequest {
@@ -172,7 +173,7 @@ func (s lineRunner) result(b *batch.Batch, l *batch.Line, got answered) (batch.R
 	return encodeLine(class, line), nil
 }
 
-// refused returns the result line of a request that was not sent.
+// refused returns the result of an invalid line, which was not sent.
 func (s lineRunner) refused(b *batch.Batch, l *batch.Line, bad *wire.Error) batch.Result {
 	if b.Kind == anthropicBatch {
 		return encodeLine(batch.Errored, anthropic.BatchResult{CustomID: l.CustomID, Result: anthropic.BatchAnswer{
@@ -186,7 +187,7 @@ func (s lineRunner) refused(b *batch.Batch, l *batch.Line, bad *wire.Error) batc
 		Error: &openai.BatchError{Code: code, Message: bad.Message}})
 }
 
-// Left returns the result line of a request that was not computed.
+// Left returns the result of a line that was not run.
 func (s lineRunner) Left(b batch.Batch, l batch.Line, why batch.Class) batch.Result {
 	if b.Kind == anthropicBatch {
 		answer := anthropic.AnswerExpired
@@ -203,10 +204,10 @@ func (s lineRunner) Left(b batch.Batch, l batch.Line, why batch.Class) batch.Res
 	return encodeLine(why, openai.BatchResult{ID: lineID(&b, &l), CustomID: l.CustomID, Error: &e})
 }
 
-// encodeLine writes a result as one line: json.Marshal compacts embedded JSON.
+// encodeLine encodes a result as one line; json.Marshal removes line breaks from embedded JSON.
 func encodeLine(class batch.Class, v any) batch.Result {
 	text, err := json.Marshal(v)
-	if err != nil { // the answer is not JSON
+	if err != nil { // the response is not JSON
 		class, text = batch.Errored, fmt.Appendf(nil, `{"error": {"code": "internal_error", "message": %q}}`, err)
 	}
 	return batch.Result{Class: class, Text: text}

@@ -9,16 +9,16 @@ import (
 	"sparrow/sample"
 )
 
-// spelling returns the bytes of token ids, and caches them, because alternatives repeat.
+// spelling returns the bytes of tokens by id, with a cache, because the same alternatives are frequent.
 type spelling struct {
 	engine Engine
 	known  map[int32]string
-	ids    bool // whether tokens are shown as their ids
+	ids    bool // whether tokens are written as ids
 }
 
 func newSpelling(e Engine, ids bool) *spelling { return &spelling{e, map[int32]string{}, ids} }
 
-// show returns a token's name in logprobs: its id if ids are requested, else the result of name for its bytes.
+// show returns a token as written in logprobs: its id if ids are requested, otherwise name applied to its bytes.
 func (s *spelling) show(id int32, text string, name func([]byte) string) string {
 	if s.ids {
 		return openai.TokenID(id)
@@ -26,7 +26,7 @@ func (s *spelling) show(id int32, text string, name func([]byte) string) string 
 	return name([]byte(text))
 }
 
-// of returns the bytes of an id, empty for an id without a token.
+// of returns the bytes of a token id, or "" for an id without a token.
 func (s *spelling) of(id int32) string {
 	text, ok := s.known[id]
 	if !ok {
@@ -38,7 +38,7 @@ func (s *spelling) of(id int32) string {
 	return text
 }
 
-// chatToken returns a token in the format of chats.
+// chatToken returns a token in the format of chat logprobs.
 func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 	out := openai.TokenLogprob{
 		Token: s.show(t.ID, t.Text, openai.TokenText), Logprob: openai.Logprob(t.Logprob),
@@ -52,17 +52,17 @@ func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 	return out
 }
 
-// columns collects the tokens of a completion's choice.
+// columns collects the logprobs of a completion's choice, in OpenAI's columnar format.
 type columns struct {
 	spelling     *spelling
-	alternatives int // maximum number, without the token itself
-	characters   int // characters of the text so far
+	alternatives int // maximum number of alternatives, without the token itself
+	characters   int // number of characters of the text so far
 }
 
-// start counts text that comes before the first token.
+// start counts the characters of text before the first token.
 func (c *columns) start(text string) { c.characters += characters(text) }
 
-// add appends tokens to l, which may be nil.
+// add appends tokens to l, or to a new object if l is nil.
 func (c *columns) add(l *openai.CompletionLogprobs, tokens []sparrow.Token) *openai.CompletionLogprobs {
 	if len(tokens) == 0 {
 		return l
@@ -82,14 +82,14 @@ func (c *columns) add(l *openai.CompletionLogprobs, tokens []sparrow.Token) *ope
 	return l
 }
 
-// append adds the name of a token and the position of its text.
+// append appends the text of a token and its offset.
 func (c *columns) append(l *openai.CompletionLogprobs, t *sparrow.Token, text string) {
 	l.Tokens = append(l.Tokens, c.spelling.show(t.ID, t.Text, openai.BytesText))
 	l.TextOffset = append(l.TextOffset, c.offset(text))
 }
 
-// echoed returns the columns of a prompt whose text is part of the answer. Its first token has no log probability; if
-// the tokenizer has added it, it has no text either.
+// echoed returns the columns of a prompt whose text is part of the answer. Its first token has no log probability and,
+// if the tokenizer has added it, no text.
 func (c columns) echoed(scored []sparrow.Token, text string) *openai.CompletionLogprobs {
 	if len(scored) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func (c columns) echoed(scored []sparrow.Token, text string) *openai.CompletionL
 	return c.add(l, scored[1:])
 }
 
-// joined joins the columns of a prompt and those of the tokens after it; either may be nil.
+// joined appends the columns b to the columns a; either may be nil.
 func joined(a, b *openai.CompletionLogprobs) *openai.CompletionLogprobs {
 	if a == nil {
 		return b
@@ -121,13 +121,13 @@ func joined(a, b *openai.CompletionLogprobs) *openai.CompletionLogprobs {
 		TextOffset:    slices.Concat(a.TextOffset, b.TextOffset)}
 }
 
-// prompt returns the tokens of a prompt in vLLM's form, each with at most the given number of alternatives.
+// prompt returns the logprobs of a prompt in vLLM's format, with at most the given number of alternatives.
 func (s *spelling) prompt(scored []sparrow.Token, alternatives int) openai.PromptLogprobs {
 	out := make(openai.PromptLogprobs, len(scored))
 	for i := range scored {
 		t := &scored[i]
 		if t.Rank == 0 {
-			continue // no token precedes the first one, so it has no log probability
+			continue // the first token has no log probability
 		}
 		out[i] = map[int32]openai.PromptLogprob{}
 		for j, alt := range t.Top[:min(alternatives, len(t.Top))] {
@@ -140,8 +140,8 @@ func (s *spelling) prompt(scored []sparrow.Token, alternatives int) openai.Promp
 	return out
 }
 
-// offset returns the start of a token in characters; a token that continues a character starts where that character
-// does.
+// offset returns the offset of a token in characters. A token that begins inside a character has the offset of that
+// character.
 func (c *columns) offset(text string) int {
 	at := c.characters
 	if text != "" && continues(text[0]) && at > 0 {
@@ -151,7 +151,7 @@ func (c *columns) offset(text string) int {
 	return at
 }
 
-// ranked returns the alternatives, followed by the chosen token if it is not among them, as in OpenAI's format.
+// ranked returns the alternatives and, if it is not among them, the chosen token, as OpenAI does.
 func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	top := t.Top[:min(c.alternatives, len(t.Top))]
 	list := make(openai.RankedLogprobs, 0, len(top)+1)
@@ -167,10 +167,10 @@ func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	return list
 }
 
-// continues reports whether a byte continues a UTF-8 character that began earlier.
+// continues reports whether a byte is a UTF-8 continuation byte.
 func continues(b byte) bool { return b&0xC0 == 0x80 }
 
-// characters returns the number of characters that start in text, which may begin and end inside one.
+// characters returns the number of characters that begin in text, which may begin or end inside a character.
 func characters(text string) int {
 	n := 0
 	for i := range len(text) {

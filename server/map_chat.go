@@ -9,7 +9,7 @@ import (
 	"sparrow/chat"
 )
 
-// chatRequest maps a chat completion to an engine request.
+// chatRequest converts a chat completion to an engine request.
 func chatRequest(r *openai.ChatRequest, from origin) sparrow.Request {
 	out := common(&r.Options, from)
 	out.Chat = conversation(r)
@@ -24,7 +24,7 @@ func chatRequest(r *openai.ChatRequest, from origin) sparrow.Request {
 	return out
 }
 
-// conversation maps everything that determines the prompt. /tokenize uses it too, so that both produce the same prompt.
+// conversation converts the fields on which the prompt depends. /tokenize uses it too, so that prompts are the same.
 func conversation(r *openai.ChatRequest) *chat.Request {
 	c := &chat.Request{
 		Messages:            make([]chat.Message, len(r.Messages)),
@@ -77,7 +77,7 @@ func toolChoice(t *openai.ToolChoice) chat.ToolChoice {
 	return chat.ToolChoice{}
 }
 
-// kwargs removes the switches of thinking, which are set as chat.Request.Thinking under whatever name they were sent.
+// kwargs removes the template arguments that turn reasoning on or off, because chat.Request.Thinking contains them.
 func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
 	if len(sent) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
 	return rest
 }
 
-// singleCall reports whether a reply may call only one tool.
+// singleCall reports whether a reply may contain only one call.
 func singleCall(r *openai.ChatRequest) bool {
 	return r.Functions || r.ParallelToolCalls != nil && !*r.ParallelToolCalls
 }

@@ -5,7 +5,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// completionRequests maps a text completion to one engine request for each prompt; from names the origin of the i-th.
+// completionRequests converts a text completion to one engine request per prompt; from returns the origin of request i.
 func completionRequests(r *openai.CompletionRequest, from func(i int) origin) []sparrow.Request {
 	list := make([]sparrow.Request, 0, r.Prompt.Len())
 	add := func(text string, ids []int32) {
@@ -34,7 +34,7 @@ func completionRequests(r *openai.CompletionRequest, from func(i int) origin) []
 	return list
 }
 
-// plainPrompts reports whether text prompts are to be encoded without the model's special tokens.
+// plainPrompts reports whether text prompts are encoded without the model's special tokens.
 func plainPrompts(r *openai.CompletionRequest) bool {
 	return r.AddSpecialTokens != nil && !*r.AddSpecialTokens
 }

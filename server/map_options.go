@@ -10,8 +10,8 @@ import (
 	"sparrow/sample"
 )
 
-// origin holds the properties of a request other than its body: its sender and id, the flow and the priority from its
-// headers, the random seed that is used if it has none, and whether a limit above the context is reduced.
+// origin holds the properties of a request that are not in its body: id, tenant and source, flow and priority from
+// headers, a random seed for requests without one, and whether token limits above the context are reduced.
 type origin struct {
 	id       string
 	tenant   string
@@ -24,13 +24,13 @@ type origin struct {
 	background bool
 }
 
-// origin returns the origin of an engine request with its own id.
+// origin returns the origin of an engine request with the given id.
 func (s *service) origin(x *exchange, id string) origin {
 	return origin{id: id, tenant: x.tenant, source: x.source, flow: x.flow, priority: x.priority, seed: s.seed(),
 		fit: !s.options.Strict, background: x.background}
 }
 
-// common maps the fields that chat and text completions share.
+// common converts the fields that chat and text completions share.
 func common(o *openai.Options, from origin) sparrow.Request {
 	r := sparrow.Request{
 		Sampling:   sampling(o, from.seed),
@@ -48,7 +48,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 	}
 	setIf(&r.MinTokens, o.MinTokens)
 	if o.Priority != nil {
-		r.Priority = -*o.Priority // in vLLM's order the lowest number has the highest priority
+		r.Priority = -*o.Priority // in vLLM, lower numbers mean higher priority
 	}
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
@@ -56,7 +56,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		if o.Sparrow.Replay != nil {
 			r.Replay = o.Sparrow.Replay.Rows
 			if r.Replay == nil {
-				r.Replay = []record.Row{} // an empty list, which the engine refuses; nil would mean no replay
+				r.Replay = []record.Row{} // empty but not nil, so that the engine refuses it
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 	return r
 }
 
-// recorded maps the fields of records; nil records nothing.
+// recorded converts the fields for recording; nil records nothing.
 func recorded(x *openai.Extension) *sparrow.Record {
 	s := x.Selections
 	if s == nil && !x.Experts {
@@ -86,7 +86,7 @@ func recorded(x *openai.Extension) *sparrow.Record {
 	return r
 }
 
-// scoreAtLeast requests the log probabilities of a prompt with at least the given number of alternatives.
+// scoreAtLeast requests log probabilities of the prompt with at least top alternatives.
 func scoreAtLeast(s *sparrow.Score, top int) *sparrow.Score {
 	if s == nil {
 		s = &sparrow.Score{}
@@ -95,7 +95,7 @@ func scoreAtLeast(s *sparrow.Score, top int) *sparrow.Score {
 	return s
 }
 
-// sampling maps sampling parameters; absent fields keep the value of sample.Default.
+// sampling converts sampling parameters; absent fields have the values of sample.Default.
 func sampling(o *openai.Options, seed int64) sample.Params {
 	p := sample.Default()
 	setIf(&p.Temperature, o.Temperature)
@@ -119,8 +119,8 @@ func setIf[T any](dst *T, v *T) {
 	}
 }
 
-// format maps a response format. A schema is enforced with or without strict; a strict schema that cannot be enforced
-// is refused.
+// format converts a response format. Schemas are always enforced; with strict, a schema that cannot be enforced is an
+// error.
 func format(f *openai.ResponseFormat) sparrow.Format {
 	if f == nil {
 		return sparrow.Format{}
@@ -142,7 +142,7 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 	return sparrow.Format{}
 }
 
-// checkDraft refuses a number of drafts above the engine's maximum.
+// checkDraft returns an error if the number of draft tokens exceeds the engine's maximum.
 func checkDraft(o *openai.Options, info sparrow.Info) error {
 	if o.Sparrow == nil || o.Sparrow.Draft == nil || *o.Sparrow.Draft <= info.Drafts {
 		return nil

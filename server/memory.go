@@ -12,43 +12,41 @@ import (
 	"sparrow/internal/wire"
 )
 
-// The maximum memory of a request in bytes for each byte of its body: while it is read, decoded, rendered and
-// encoded, and for the part that is kept once its prompt is submitted. Also its memory without a body.
-// TestMemoryOfRequests measures these numbers.
+// Maximum memory of a request: bytes per byte of its body until the prompt is submitted, bytes per byte after that, and
+// bytes for a request without a body. TestMemoryOfRequests measures these numbers.
 const (
 	memoryPerByte = 32
 	keptPerByte   = 8
 	memoryPerCall = 64 << 10
 )
 
-// memory is the memory budget for requests in flight, reserved before bodies are read. Large requests wait for each
-// other in the order of their arrival and leave a quarter to small ones, which then need not wait for them.
+// memory is the memory budget for requests. Memory is reserved before a body is read. Large requests may use three
+// quarters of the budget and wait in order of arrival, so that small requests need not wait for them.
 type memory struct {
 	mu    sync.Mutex
 	total int64
 	free  int64
-	large int64      // bytes that large requests have reserved
-	queue []*waiting // requests that wait, in order of arrival
+	large int64      // bytes reserved for large requests
+	queue []*waiting // waiting requests, in order of arrival
 
-	used    int64 // maximum bytes in use since memory was last returned to the system
+	used    int64 // maximum bytes in use since memory was last returned to the operating system
 	idle    *time.Timer
 	waits   bool         // whether the timer idle runs
-	release func()       // returns unused memory to the system
-	heap    func() int64 // returns the bytes of the heap, garbage included, that were not returned to the system
-	kept    int64        // result of heap after memory was last returned
+	release func()       // returns unused memory to the operating system
+	heap    func() int64 // returns the bytes of the heap, including garbage, that the process has
+	kept    int64        // heap() after memory was last returned
 }
 
 type waiting struct {
 	bytes int64
-	ready chan struct{} // closed when the bytes are reserved
+	ready chan struct{} // closed when the memory was reserved
 }
 
-// Memory is returned to the system in two cases: if use has been below a given part of an earlier, large use for a
-// given time; and if the heap has grown by a given amount since memory was last returned, because requests of a few
-// bytes may have used it.
+// Memory is returned to the operating system in two cases: use has been far below an earlier, large use for idleAfter;
+// or the heap has grown by a given amount since memory was last returned.
 const (
 	idleAfter = 5 * time.Second
-	idleWorth = 64 << 20 // bytes of a large use, or a quarter of the budget if that is less
+	idleWorth = 64 << 20 // bytes of a large use; at most a quarter of the budget
 	idlePart  = 4
 )
 
@@ -59,7 +57,7 @@ func newMemory(total int64) *memory {
 	return m
 }
 
-// returnUnused returns memory that requests no longer use.
+// returnUnused returns memory to the operating system.
 func (m *memory) returnUnused() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +69,7 @@ func (m *memory) returnUnused() {
 	}
 }
 
-// heapBytes returns the size of the heap.
+// heapBytes returns the bytes of the heap.
 func heapBytes() (n int64) {
 	all := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"}}
@@ -82,7 +80,7 @@ func heapBytes() (n int64) {
 	return n
 }
 
-// noteUse starts or stops the timer of idle time. The caller holds mu.
+// noteUse starts or stops the timer for returning memory. The caller holds mu.
 func (m *memory) noteUse() {
 	now := m.total - m.free
 	m.used = max(m.used, now)
@@ -98,15 +96,15 @@ func (m *memory) noteUse() {
 
 func (m *memory) isLarge(n int64) bool { return n > m.total/32 }
 
-// most returns the maximum memory of a single request.
+// most returns the maximum memory of one request in bytes.
 func (m *memory) most() int64 { return m.total / 4 * 3 }
 
-// fits reports whether the given number of bytes can be reserved now. The caller holds mu.
+// fits reports whether n bytes can be reserved now. The caller holds mu.
 func (m *memory) fits(n int64) bool {
 	return n <= m.free && (!m.isLarge(n) || m.large+n <= m.most())
 }
 
-// claim reserves memory. The caller holds mu and has checked that it fits.
+// claim reserves n bytes. The caller holds mu and has called fits.
 func (m *memory) claim(n int64) {
 	m.free -= n
 	if m.isLarge(n) {
@@ -115,7 +113,7 @@ func (m *memory) claim(n int64) {
 	m.noteUse()
 }
 
-// take waits until memory is free, or until ctx or the patience ends, and reserves it.
+// take reserves n bytes. It waits until they are free, until ctx ends, or for at most the time patience.
 func (m *memory) take(ctx context.Context, n int64, patience time.Duration) error {
 	if n > m.most() {
 		return wire.NewError(wire.CodeBodyTooLarge, "", "a body of this size may take %s of memory, but one request "+
@@ -144,17 +142,17 @@ func (m *memory) take(ctx context.Context, n int64, patience time.Duration) erro
 	defer m.mu.Unlock()
 	if i := slices.Index(m.queue, w); i >= 0 {
 		m.queue = slices.Delete(m.queue, i, i+1)
-		m.admit() // requests that waited behind this one may fit now
+		m.admit() // requests after this one in the queue may fit now
 		if err := ctx.Err(); err != nil {
 			return cause(ctx)
 		}
 		return wire.NewError(wire.CodeQueueFull, "", "requests in flight use %s of their %s of memory; send "+
 			"it again later", unit.Bytes(m.total-m.free), unit.Bytes(m.total))
 	}
-	return nil // the memory was reserved in the meantime; the caller releases it
+	return nil // the memory was reserved meanwhile; the caller releases it
 }
 
-// give releases memory that a request of that size reserved: all of it, or a part if the request continues.
+// give releases n of the of bytes that a request has reserved.
 func (m *memory) give(n, of int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,8 +164,8 @@ func (m *memory) give(n, of int64) {
 	m.noteUse()
 }
 
-// admit lets waiting requests continue that fit. A large request that does not fit blocks those after it. The caller
-// holds mu.
+// admit reserves memory for waiting requests that fit. A large request that does not fit blocks later large ones. The
+// caller holds mu.
 func (m *memory) admit() {
 	held := false
 	m.queue = slices.DeleteFunc(m.queue, func(w *waiting) bool {
@@ -181,22 +179,22 @@ func (m *memory) admit() {
 	})
 }
 
-// inUse returns the memory that requests use now.
+// inUse returns the reserved bytes.
 func (m *memory) inUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.total - m.free
 }
 
-// lease is the memory of one request. It belongs to the request's goroutine.
+// lease is the reserved memory of one request. Only the request's goroutine uses it.
 type lease struct {
 	of    *memory
-	bytes int64 // bytes that were reserved for the request at first
+	bytes int64 // bytes that were reserved first
 	held  int64
 	body  int64
 }
 
-// open reserves the memory of a request with a body, in place of its present memory.
+// open reserves the memory for a request with a body of the given size, after releasing what it had.
 func (l *lease) open(ctx context.Context, m *memory, body int64, patience time.Duration) error {
 	n := memoryPerCall + memoryPerByte*body
 	if err := m.take(ctx, n, patience); err != nil {
@@ -207,10 +205,10 @@ func (l *lease) open(ctx context.Context, m *memory, body int64, patience time.D
 	return nil
 }
 
-// settle releases the memory that only reading and encoding needed.
+// settle releases the memory that is needed only until the prompt is submitted.
 func (l *lease) settle() { l.keep(min(l.held, memoryPerCall+keptPerByte*l.body)) }
 
-// close releases everything.
+// close releases all reserved memory.
 func (l *lease) close() { l.keep(0) }
 
 func (l *lease) keep(n int64) {

@@ -32,7 +32,7 @@ func (s messageBatchesAPI) create(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	var lines bytes.Buffer
-	for i := range req.Requests { // json.Marshal writes the parameters without line breaks
+	for i := range req.Requests { // json.Marshal removes line breaks from the parameters
 		line, err := json.Marshal(&req.Requests[i])
 		if err != nil {
 			return err
@@ -156,7 +156,7 @@ func (s messageBatchesAPI) remove(w http.ResponseWriter, r *http.Request) error 
 	return s.respond(w, http.StatusOK, anthropic.DeletedBatch{ID: id, Type: "message_batch_deleted"})
 }
 
-// noSuchPath returns the error for an unknown path below a known prefix.
+// noSuchPath returns the error for an unknown path.
 func noSuchPath(r *http.Request) error {
 	return wire.NewError(wire.CodeUnknownURL, "", "there is no %s %.200q here", r.Method, r.URL.Path)
 }

@@ -14,14 +14,13 @@ import (
 
 const messagesPath = "/v1/messages"
 
-// The headers of Anthropic's clients: the first is in each of their requests, the second carries the request's id in
-// responses.
+// Headers of Anthropic's API: the version, which clients send, and the request's id in responses.
 const (
 	anthropicVersion  = "Anthropic-Version"
 	anthropicIDHeader = "Request-Id"
 )
 
-// anthropicAPI implements Anthropic's format.
+// anthropicAPI implements Anthropic's endpoints.
 type anthropicAPI struct{ *service }
 
 // createMessage handles POST /v1/messages.
@@ -45,7 +44,7 @@ func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) erro
 		turn:     turn{watch: unwatched{}, shape: chatShape{singleCall: singleCall(turnChat)}},
 	}
 	if to.limit == 0 {
-		ask[0].MaxTokens = 1 // one token is computed together with the end of the prompt; it is not returned
+		ask[0].MaxTokens = 1 // the prompt's last step samples a token, which is not returned
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newMessageStream(e, to) })
@@ -76,10 +75,10 @@ func (s anthropicAPI) countTokens(w http.ResponseWriter, r *http.Request) error 
 	return s.respond(w, http.StatusOK, anthropic.Count{InputTokens: len(ids)})
 }
 
-// messageAnswer turns a generated answer into a message.
+// messageAnswer converts a reply to a message.
 type messageAnswer struct {
-	limit    int  // maximum number of tokens; 0 only reads the prompt into the cache
-	omit     bool // whether blocks of thinking contain only their signature
+	limit    int  // maximum tokens of the answer; 0 only computes the prompt and caches it
+	omit     bool // whether thinking blocks contain only the signature
 	response *anthropic.Response
 	turn     turn
 }
@@ -92,7 +91,7 @@ func (a *messageAnswer) event(prompt int, ev *sparrow.Event) error {
 	return a.turn.event(prompt, ev)
 }
 
-// finish completes the message.
+// finish returns the complete message.
 func (a *messageAnswer) finish(res *result) (any, error) {
 	r := a.response
 	for i := range a.turn.pieces {
@@ -124,7 +123,7 @@ func (a *messageAnswer) stopReason() string {
 	return anthropic.StopEndTurn
 }
 
-// block returns a piece as a block. The input of a call is an object, even if the reply ended inside it.
+// block converts a piece to a block. The input of a call is completed to an object if the reply ended inside it.
 func (a *messageAnswer) block(p *piece) anthropic.Block {
 	switch p.kind {
 	case chat.DeltaReasoning:
@@ -136,7 +135,7 @@ func (a *messageAnswer) block(p *piece) anthropic.Block {
 	return anthropic.Block{Type: anthropic.BlockText, Text: p.text}
 }
 
-// messageStream writes a message as it is generated.
+// messageStream streams a message.
 type messageStream struct {
 	*sse
 	answer *messageAnswer
@@ -150,10 +149,10 @@ func newMessageStream(e *sse, a *messageAnswer) *messageStream {
 	return s
 }
 
-// start records the length of the prompt. The number of cached tokens is known at the end.
+// start sets the length of the prompt. The number of cached tokens is only known at the end.
 func (s *messageStream) start(promptTokens int) { s.answer.response.Usage.InputTokens = promptTokens }
 
-// begin writes the first events. It is called at the first token, so that a request that fails earlier gets an HTTP
+// begin writes the first events. It is called at the first token, so that earlier errors can be sent with an HTTP
 // status.
 func (s *messageStream) begin() (err error) {
 	if s.begun {
@@ -188,7 +187,7 @@ func (s *messageStream) end(r *result) error {
 	return s.flush()
 }
 
-// fail ends the stream with an error.
+// fail ends the stream with an error event.
 func (s *messageStream) fail(e *wire.Error) error {
 	s.buf = anthropic.AppendError(s.buf, e)
 	return s.flush()

@@ -10,7 +10,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// modelPrefix matches names that contain slashes, like those of published models.
+// modelPrefix is followed by the name of a model, which may contain slashes.
 const modelPrefix = "/v1/models/"
 
 // models handles GET /v1/models.
@@ -20,7 +20,7 @@ func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := []openai.Model{openaiModel(&s.info)}
 	for _, name := range s.options.Aliases {
-		if !strings.ContainsAny(name, `*?[\`) { // a pattern is not a name and is not listed
+		if !strings.ContainsAny(name, `*?[\`) { // patterns are not listed
 			alias := list[0]
 			alias.ID = name
 			list = append(list, alias)
@@ -39,7 +39,7 @@ func (s openaiAPI) model(w http.ResponseWriter, r *http.Request) error {
 		return s.respond(w, http.StatusOK, anthropicModel(&s.info))
 	}
 	m := openaiModel(&s.info)
-	m.ID = name // an alias is found under its own name, as in the list
+	m.ID = name // an alias is returned under its own name, as in the list
 	return s.respond(w, http.StatusOK, m)
 }
 

@@ -13,7 +13,7 @@ import (
 	"sparrow/record"
 )
 
-// sglangAPI implements SGLang's own endpoint, which trainers use: token ids in and out, and the choices of rows as
+// sglangAPI implements SGLang's endpoint /generate for training: token ids in and out, experts and selections as
 // arrays.
 type sglangAPI struct{ *service }
 
@@ -38,8 +38,8 @@ func (s sglangAPI) generateNative(w http.ResponseWriter, r *http.Request) error 
 	return s.collect(w, r, ask, to, to.response)
 }
 
-// wholeRows makes a request record all its rows. Such a request does not use the prefix cache, because cached rows are
-// not computed and would be missing.
+// wholeRows makes a request record all its rows. The prefix cache is not used, because cached rows have no choices to
+// record.
 func wholeRows(ask *sparrow.Request, selections, experts bool) {
 	if selections || experts {
 		ask.Record = &sparrow.Record{Selections: selections, Experts: experts, Tokens: sparrow.RecordAll}
@@ -47,7 +47,7 @@ func wholeRows(ask *sparrow.Request, selections, experts bool) {
 	}
 }
 
-// nativeAnswer collects an answer.
+// nativeAnswer collects the events of /generate.
 type nativeAnswer struct {
 	req      *sglang.Request
 	shape    record.Shape
@@ -58,7 +58,7 @@ type nativeAnswer struct {
 	matched  string
 }
 
-// record requests the records, or refuses those that the model does not have.
+// record sets what a request records. It returns an error if the model has no experts or selections to record.
 func (a *nativeAnswer) record(ask *sparrow.Request) error {
 	if a.req.RoutedExperts && a.shape.Mixing() == 0 {
 		return wire.NewError(wire.CodeUnsupportedValue, "return_routed_experts",
@@ -95,7 +95,7 @@ func (a *nativeAnswer) event(_ int, ev *sparrow.Event) error {
 	return nil
 }
 
-// finite returns a number that JSON can represent: an impossible token gets a very low log probability.
+// finite returns a number for JSON: minus infinity becomes a very low number.
 func finite(v float64) *float64 {
 	v = max(v, -math.MaxFloat32)
 	return &v
@@ -136,7 +136,7 @@ func (a *nativeAnswer) response(res *result) (any, error) {
 	return &a.out, nil
 }
 
-// encodeArray writes numbers as little-endian int32, in base64.
+// encodeArray encodes numbers as little-endian int32 in base64.
 func encodeArray(v []int32) string {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {

@@ -13,10 +13,10 @@ import (
 	"sparrow/internal/wire"
 )
 
-// ollamaPrefix is the prefix of all paths of Ollama's interface.
+// ollamaPrefix is the prefix of the paths of Ollama's API.
 const ollamaPrefix = "/api/"
 
-// ollamaAPI implements Ollama's format.
+// ollamaAPI implements Ollama's endpoints.
 type ollamaAPI struct{ *service }
 
 // chat handles POST /api/chat.
@@ -37,8 +37,8 @@ func (s ollamaAPI) complete(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, req, req.Prompt == "", true)
 }
 
-// answer handles both endpoints. Clients send a request without a question to load a model; here the model is always
-// loaded.
+// answer handles /api/chat and /api/generate. load is true for a request without a prompt, by which clients load a
+// model; here the model is always loaded.
 func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Request, load, generated bool) error {
 	x := exchangeOf(r)
 	to := &ollamaReply{service: s.service, x: x, raw: generated && req.Raw,
@@ -73,11 +73,11 @@ func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Re
 	return x.dialect.rename(err, x.id)
 }
 
-// ollamaReply collects a reply. Calls are sent whole, once they have ended.
+// ollamaReply collects a reply. Calls are sent when they are complete.
 type ollamaReply struct {
 	service *service
 	x       *exchange
-	raw     bool // whether the reply is of a text completion
+	raw     bool // whether the reply is that of a text completion
 	turn    turn
 	next    ollama.Chunk // part of the reply that was not sent yet
 }
@@ -111,7 +111,7 @@ func (a *ollamaReply) ended(_ int, p *piece) error {
 	return nil
 }
 
-// finish completes the last chunk.
+// finish returns the last chunk.
 func (a *ollamaReply) finish(res *result) (any, error) {
 	total := time.Since(a.x.arrived)
 	first := min(a.x.firstToken, total)
@@ -124,7 +124,7 @@ func (a *ollamaReply) finish(res *result) (any, error) {
 	return &a.next, nil
 }
 
-// ollamaStream writes a reply as lines of JSON.
+// ollamaStream streams a reply as lines of JSON.
 type ollamaStream struct {
 	*sse
 	reply *ollamaReply
@@ -133,7 +133,7 @@ type ollamaStream struct {
 func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
 	s := &ollamaStream{e, a}
 	e.mediaType = "application/x-ndjson"
-	// Lines of JSON cannot contain comments; an empty piece is sent instead.
+	// Lines of JSON have no comments, so an empty chunk is sent to keep the connection open.
 	e.keepAlive = func(dst []byte) []byte {
 		line, err := wire.Marshal(&ollama.Chunk{Model: a.next.Model, Generated: a.next.Generated,
 			CreatedAt: a.service.now()})
@@ -145,7 +145,7 @@ func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
 	return s
 }
 
-// write appends a line and begins the next chunk.
+// write appends the pending part of the reply as a line.
 func (s *ollamaStream) write() error {
 	next := &s.reply.next
 	next.CreatedAt = s.reply.service.now()
@@ -181,7 +181,7 @@ func (s *ollamaStream) end(r *result) error {
 	return s.flush()
 }
 
-// fail ends the stream with an error.
+// fail ends the stream with a line that contains the error.
 func (s *ollamaStream) fail(e *wire.Error) error {
 	line, err := wire.Marshal(ollama.NewErrorBody(e))
 	if err != nil {

@@ -15,7 +15,7 @@ func (s ollamaAPI) tags(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{s.model()}})
 }
 
-// running handles GET /api/ps: the model is loaded as long as the server runs.
+// running handles GET /api/ps. The model is always loaded.
 func (s ollamaAPI) running(w http.ResponseWriter, _ *http.Request) error {
 	m := s.model()
 	never, onDevice := s.now().AddDate(100, 0, 0).UTC(), int64(0)
@@ -42,7 +42,7 @@ func (s ollamaAPI) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	template := s.info.Tokenizer.ChatTemplate
 	if template == "" {
-		template = s.info.ChatFormat // the name of the format, because the format has no template
+		template = s.info.ChatFormat // the format has no template, so its name is returned
 	}
 	return s.respond(w, http.StatusOK, ollama.Show{
 		Details: m.Details, Capabilities: can, ModifiedAt: m.ModifiedAt, Template: template,
@@ -61,7 +61,7 @@ func (s ollamaAPI) version(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.VersionBody{Version: ollama.Version})
 }
 
-// model describes the served model. Its digest is a digest of the configuration, not of a file.
+// model describes the served model. Digest is a hash of its configuration, not of a file.
 func (s ollamaAPI) model() ollama.Model {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %v", s.info.Name, s.info.Config.Fingerprint,
 		s.info.Created.UnixNano()))
@@ -71,7 +71,7 @@ func (s ollamaAPI) model() ollama.Model {
 			ParameterSize: parameterSize(s.info.Parameters), QuantizationLevel: quantization(s.info.Format)}}
 }
 
-// parameterSize formats a number of weights as Ollama does: 671.0B, 29.6M.
+// parameterSize formats a number of parameters as Ollama does: 671.0B, 29.6M.
 func parameterSize(n int64) string {
 	for _, unit := range []struct {
 		size float64
@@ -84,7 +84,7 @@ func parameterSize(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// quantization returns the first word of a format, such as FP8.
+// quantization returns the first word of a weight format, such as FP8.
 func quantization(format string) string {
 	word, _, _ := strings.Cut(format, " ")
 	return word

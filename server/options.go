@@ -16,7 +16,7 @@ import (
 	"sparrow/server/internal/metric"
 )
 
-// The defaults of Options.
+// Default values of Options.
 const (
 	DefaultRequestMemory  = 1 << 30
 	DefaultMaxBodyBytes   = 8 << 20
@@ -31,89 +31,88 @@ const (
 	DefaultStoreBytes     = 64 << 20
 )
 
-// NoGrace, as the value of Options.Grace, gives running requests no time to end.
+// NoGrace, as Options.Grace, cancels running requests immediately at shutdown.
 const NoGrace = -1
 
-// NoStore, as the value of Options.StoreBytes, stores no responses.
+// NoStore, as Options.StoreBytes, disables stored responses.
 const NoStore = -1
 
-// Options holds the settings of the server other than those of the model. Zero values mean the defaults above.
+// Options holds the settings of the server other than those of the model. Zero means the default above.
 type Options struct {
 	// Version is the version that /version returns.
 	Version string
 	// Keys holds the bearer keys of the server; nil allows all requests.
 	Keys *Keys
-	// Limits limits the use by tenants; it may be nil.
+	// Limits holds the limits of tenants; nil means none.
 	Limits *Limits
-	// MaxWait is the maximum time that new requests should wait: while the estimate is longer, /ready returns 503. 0
-	// means no limit.
+	// MaxWait is the maximum estimated queueing time for new requests: above it, /ready returns 503. 0 means no
+	// maximum.
 	MaxWait time.Duration
-	// AdminKeys holds the keys of administrators, for the endpoints that change the server; nil disables those. These
-	// keys are not valid for other endpoints.
+	// AdminKeys holds the keys for the endpoints of administrators; nil disables these endpoints. The keys are not
+	// valid for other endpoints.
 	AdminKeys *Keys
 	// Objectives maps names in the header x-llm-d-inference-objective to priorities; other names have priority 0.
 	Objectives map[string]int
-	// Traces receives spans of requests; nil disables them. Its sampler selects requests; its creator shuts it down.
+	// Traces receives spans of requests; nil disables them. Its sampler selects requests. The caller shuts it down.
 	Traces trace.TracerProvider
-	// Events, if set, is included in the metrics.
+	// Events, if not nil, adds the metrics of a publisher of cache events.
 	Events metric.Events
-	// AllowOrigins lists the origins whose web pages may call the server, such as https://example.org, or "*" for all.
-	// Empty means none.
+	// AllowOrigins lists the origins, such as https://example.org, whose web pages may call the server; "*" means all,
+	// empty means none.
 	AllowOrigins []string
-	// AllowHosts lists the names that requests may be sent to (their Host, without a port), in addition to addresses
-	// and localhost. Others are refused, because a web page could otherwise reach the server under the page's own name
-	// (DNS rebinding). nil accepts every name.
+	// AllowHosts lists the accepted values of the header Host, without port, in addition to addresses and localhost. It
+	// prevents attacks by web pages with DNS rebinding. nil accepts every Host.
 	AllowHosts []string
-	// Aliases lists further names of the model in requests; * matches any text without a slash, as in gpt-*.
+	// Aliases lists further names of the model; * matches any text without a slash, as in gpt-*.
 	Aliases []string
-	// Strict refuses requests with unknown fields, and token limits above the context. Otherwise such fields are
-	// ignored and listed in a header, and such limits are reduced.
+	// Strict makes unknown fields, and token limits above the context, an error. Otherwise such fields are ignored and
+	// listed in a header, and such limits are reduced.
 	Strict bool
-	// NoPage disables the web page: / returns a line of text, and /page/ is unknown.
+	// NoPage disables the web page: / returns a line of text, and /page/ does not exist.
 	NoPage bool
-	// VLLMNames adds metrics under vLLM's names, which routers read.
+	// VLLMNames adds metrics with vLLM's names, which routers read.
 	VLLMNames bool
 
-	// Batches stores files and batches; nil disables their endpoints. Serve runs their lines, in the background, and
-	// stops them when it drains.
+	// Batches stores files and batches; nil disables their endpoints. Serve runs the lines of batches, and stops them
+	// at shutdown.
 	Batches *batch.Store
 
-	// WeightsRoot is the folder below which /update_weights_from_disk may read weights; empty disables it.
+	// WeightsRoot is the folder whose subfolders /update_weights_from_disk may load; empty disables that endpoint.
 	WeightsRoot string
-	// Transfer is the server's role if one server computes prompts and another continues them.
+	// Transfer configures disaggregated serving: one server computes prompts, another continues them.
 	Transfer Transfer
 
-	// StoreBytes is the memory for stored responses of /v1/responses; older ones are dropped. NoStore stores none.
+	// StoreBytes is the maximum memory of stored responses in bytes; the oldest are dropped. NoStore disables them.
 	StoreBytes int64
 
-	// RequestMemory limits the memory of requests that are read, encoded and answered at the same time. Requests wait
-	// for it, in order, at most BodyTimeout.
+	// RequestMemory is the maximum memory of all running requests in bytes. Requests wait for memory, at most
+	// BodyTimeout.
 	RequestMemory int64
 
 	MaxBodyBytes   int64
 	MaxHeaderBytes int
-	HeaderTimeout  time.Duration // maximum time for sending the headers of a request
-	BodyTimeout    time.Duration // maximum time for sending headers and body
-	IdleTimeout    time.Duration // maximum time between two requests of a connection
-	WriteTimeout   time.Duration // maximum time for the client to receive one event or one response
-	// RequestTimeout is the maximum time of a request from arrival to its last token; 0 means no limit.
+	HeaderTimeout  time.Duration // maximum time for receiving the headers of a request
+	BodyTimeout    time.Duration // maximum time for receiving headers and body
+	IdleTimeout    time.Duration // maximum time between two requests on a connection
+	WriteTimeout   time.Duration // maximum time for sending one event or one response
+	// RequestTimeout is the maximum time from the arrival of a request to its last token; 0 means no limit.
 	RequestTimeout time.Duration
-	// KeepAlive is the maximum time in which a stream sends nothing. After it a comment is sent, so that proxies do not
-	// mistake a long prefill for a broken connection.
+	// KeepAlive is the time after which a stream without events sends a comment, so that proxies do not close the
+	// connection during a long prefill.
 	KeepAlive time.Duration
-	// DrainDelay is the time between the first 503 of /ready and the end of accepting requests, so that load balancers
-	// notice in time.
+	// DrainDelay is the time at shutdown between the first 503 of /ready and the refusal of requests, so that load
+	// balancers can react.
 	DrainDelay time.Duration
-	// Grace is the time that running requests have to end once no request is accepted any more, or NoGrace.
+	// Grace is the time for running requests to complete after new requests are refused at shutdown, or NoGrace.
 	Grace time.Duration
-	// RetryAfter is the minimum Retry-After of a response that has one.
+	// RetryAfter is the minimum value of the header Retry-After.
 	RetryAfter time.Duration
 
-	// Log receives a line for each request, without any text of prompts or answers. It may be nil.
+	// Log receives a record per request, without the text of prompts and answers. It may be nil.
 	Log *slog.Logger
 }
 
-// withDefaults replaces zero values by the defaults.
+// withDefaults replaces zero values by defaults.
 func (o Options) withDefaults() Options {
 	o.RequestMemory = cmp.Or(o.RequestMemory, DefaultRequestMemory)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
@@ -132,7 +131,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate returns an error that lists all problems.
+// Validate returns an error that lists all invalid fields, or nil.
 func (o Options) Validate() error {
 	var errs []error
 	for _, d := range []struct {
@@ -196,7 +195,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// checkOrigin requires the form in which browsers send an origin, because origins are compared as strings.
+// checkOrigin requires an origin as browsers send it, because origins are compared as strings.
 func checkOrigin(origin string) error {
 	if origin == "*" {
 		return nil

@@ -14,14 +14,15 @@ import (
 	"sparrow/sample"
 )
 
-// statusClientGone is logged and counted if the client disconnected before the response; it is never sent.
+// statusClientGone is the status in logs and metrics if the client has disconnected before the response. It is never
+// sent.
 const statusClientGone = 499
 
-// schemaParam is the default location of a schema in a request (sparrow.Format.Field overrides it).
+// schemaParam is the default path of a schema in a request (sparrow.Format.Field overrides it).
 const schemaParam = "response_format.json_schema.schema"
 
-// outcomes maps errors to responses. The first match wins: if an error wraps two sentinels, the more specific one is
-// listed first. say replaces the error's own text if that must not reach clients.
+// outcomes maps errors to codes. The first match is used, so more specific errors are listed first. say replaces the
+// text of the error, if clients must not see it.
 var outcomes = []struct {
 	is    error
 	code  wire.Code
@@ -61,8 +62,7 @@ var outcomes = []struct {
 	{sparrow.ErrRequest, wire.CodeInvalidValue, "", ""},
 }
 
-// toError converts an error to a response. An error that is not known to be caused by the client counts as an error
-// of the server, and its text is only logged.
+// toError converts an error to a response. Unknown errors are errors of the server, whose text is logged but not sent.
 func toError(err error, requestID string) *wire.Error {
 	var ready *wire.Error
 	var field *sparrow.RequestError
@@ -88,8 +88,7 @@ func toError(err error, requestID string) *wire.Error {
 		"the server failed on this request only; the log has the reason under request id %s", requestID)
 }
 
-// fieldError returns the error for a field. The code comes from the table, and so does the location inside the field if
-// there is one.
+// fieldError returns the error for an invalid field. outcomes determines the code and the path inside the field.
 func fieldError(err error, field *sparrow.RequestError) *wire.Error {
 	for _, o := range outcomes {
 		if !errors.Is(err, o.is) {
@@ -104,7 +103,7 @@ func fieldError(err error, field *sparrow.RequestError) *wire.Error {
 	return wire.NewError(wire.CodeInvalidValue, field.Field, "%s", field.Reason)
 }
 
-// describe writes the message of an error with a known code.
+// describe converts err to the API's error with a code. The message is say, or the text of err if say is empty.
 func describe(err error, code wire.Code, param, say string) *wire.Error {
 	if say != "" {
 		return wire.NewError(code, param, "%s", say)
@@ -131,7 +130,7 @@ func joinParams(e *sample.ParamsError) *wire.Error {
 
 var fieldPath = regexp.MustCompile(`^[a-z_]+(\[\d+\])?(\.[A-Za-z0-9_]+(\[\d+\])?)*$`)
 
-// cutField parses "... sentinel: messages[3].role: reason".
+// cutField parses "... sentinel: messages[3].role: reason" into the field and the reason.
 func cutField(text, sentinel string) (field, reason string, ok bool) {
 	_, rest, found := strings.Cut(text, sentinel)
 	if !found {

@@ -8,10 +8,10 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// website serves the page for browsers; its files are nil without a page.
+// website serves the web page; files is nil if the page is disabled.
 type website struct{ files *page.Files }
 
-// root handles GET /: browsers get the page. Other clients get a line of text, which clients of Ollama check.
+// root handles GET /: browsers get the page. Other clients get a line of text, which clients of Ollama expect.
 func (s website) root(w http.ResponseWriter, r *http.Request) error {
 	if s.files != nil {
 		w.Header().Add("Vary", "Accept")

@@ -11,18 +11,18 @@ import (
 )
 
 type plansBody struct {
-	Plans []planRecord `json:"plans"` // latest plan first
+	Plans []planRecord `json:"plans"` // newest first
 }
 
 type planRecord struct {
 	Step     int64      `json:"step"`
 	At       time.Time  `json:"at"`
-	TookMS   float64    `json:"took_ms"` // milliseconds for planning, model and sampling
+	TookMS   float64    `json:"took_ms"` // milliseconds of planning, forward pass and sampling
 	Requests int        `json:"requests"`
 	Plan     *plan.Plan `json:"plan"`
 }
 
-// plans handles GET /debug/plans?n=N: it returns the last N plans with the reasons for every choice.
+// plans handles GET /debug/plans?n=N: it returns the last N plans with their reasons.
 func (s debugAPI) plans(w http.ResponseWriter, r *http.Request) error {
 	records := s.engine.Plans()
 	if text := r.URL.Query().Get("n"); text != "" {

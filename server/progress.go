@@ -7,21 +7,21 @@ import (
 	"sparrow/internal/wire"
 )
 
-// reportEvery is the interval at which a stream reports how much of its prompt has been read.
+// reportEvery is the interval of progress reports in a stream.
 const reportEvery = 250 * time.Millisecond
 
-// reporter is a sink that reports to its client how much of the prompts has been read.
+// reporter is a sink that can send the progress of the prompts to its client.
 type reporter interface {
-	reports() bool // reports whether the client has requested progress
+	reports() bool // whether the client has requested progress
 	report(promptProgress) error
 }
 
-// progressing is a stream that reports how much of its prompt has been read.
+// progressing is a stream with the progress of its prompt.
 type progressing interface {
 	Progress() (computed, cached int)
 }
 
-// promptProgress is the number of prompt tokens of a request that have been read, in llama.cpp's format.
+// promptProgress is the progress of a request's prompts, in llama.cpp's format.
 type promptProgress struct {
 	Total     int     `json:"total"`     // prompt tokens
 	Cached    int     `json:"cache"`     // prompt tokens that were found in the cache
@@ -29,7 +29,7 @@ type promptProgress struct {
 	Time      float64 `json:"time_ms"`   // milliseconds since the first step
 }
 
-// reports sends the progress of the prompts to a sink until the first token arrives.
+// reports sends the progress of the prompts at intervals until the first token.
 type reports struct {
 	due    <-chan time.Time
 	ticker *time.Ticker

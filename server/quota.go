@@ -8,41 +8,40 @@ import (
 	"sparrow/internal/wire"
 )
 
-// quotas enforces the limits of tenants. A tenant has a budget of tokens that is refilled at the given rate per minute,
-// up to the tokens of one minute. A request may begin if the budget covers the tokens of its prompt, or is full.
-// Generated tokens are counted as they arrive, so that the budget may become negative and must be refilled before the
-// next request begins.
+// quotas enforces the limits of tenants. The token limit is a token bucket, which is refilled continuously up to the
+// tokens of one minute. A request begins if the bucket has the tokens of its prompt, or is full. Generated tokens are
+// subtracted as they arrive, so that the bucket may become negative.
 type quotas struct {
 	limits *Limits
-	places int // places for running sequences of all tenants
+	places int // maximum number of running sequences of all tenants
 	now    func() time.Time
 
 	mu      sync.Mutex
-	tenants map[string]*quota // quotas of tenants that have limits and have sent requests
+	tenants map[string]*quota // tenants with limits that have sent requests
 }
 
 type quota struct {
 	limit   Limit
-	running map[*quotaUse]time.Time // start time of each running request
-	tokens  float64                 // tokens in the budget at the time at
+	running map[*quotaUse]time.Time // running requests and their start times
+	tokens  float64                 // tokens in the bucket at the time at
 	at      time.Time               // time of the last refill
-	took    time.Duration           // moving mean of the durations of requests; 0 before the first has ended
+	took    time.Duration           // moving mean of request durations; 0 before the first has ended
 }
 
-// quotaUse is one request of a tenant; nil means a request without limits.
+// quotaUse is a running request of a tenant with limits; it is nil for other requests.
 type quotaUse struct {
 	of      *quotas
 	quota   *quota
 	places  int
-	charged int  // prompt tokens that were counted
+	charged int  // prompt tokens that were subtracted
 	begun   bool // whether a prompt was accepted
 	failed  bool // whether the engine refused the request
-	// background means that the request is a line of a batch. It does not count as a request of its tenant, and begins
-	// only while at least half of the tokens of a minute are left for other requests.
+	// background is true for a line of a batch. It does not count as a request of its tenant, and begins only if the
+	// bucket is at least half full.
 	background bool
 }
 
-// begin counts a request, or refuses it. The caller must call end.
+// begin counts a request, or refuses it. If it succeeds, the caller must call end.
 func (q *quotas) begin(tenant string, background bool) (*quotaUse, error) {
 	limit := q.limits.of(tenant)
 	if limit == (Limit{}) {
@@ -74,8 +73,8 @@ func (q *quotas) begin(tenant string, background bool) (*quotaUse, error) {
 	return u, nil
 }
 
-// untilPlace estimates the time until one of the running requests ends: the time until the oldest has run as long as
-// the mean of earlier requests.
+// untilPlace estimates the time until a running request ends: the mean duration minus the time that the oldest one has
+// run.
 func (t *quota) untilPlace(now time.Time) time.Duration {
 	oldest := time.Duration(0)
 	for _, began := range t.running {
@@ -87,8 +86,8 @@ func (t *quota) untilPlace(now time.Time) time.Duration {
 	return t.took - oldest
 }
 
-// prompt counts the tokens of a prompt before it is queued, or refuses it. If the first prompt of a request was
-// accepted, its other prompts are not refused.
+// prompt subtracts the tokens of a prompt before it is queued, or refuses the request. After the first prompt of a
+// request, the other prompts are not refused.
 func (u *quotaUse) prompt(tokens int) error {
 	if u == nil || u.quota.limit.Tokens == 0 {
 		return nil
@@ -114,7 +113,7 @@ func (u *quotaUse) prompt(tokens int) error {
 	return nil
 }
 
-// output counts generated tokens.
+// output subtracts generated tokens.
 func (u *quotaUse) output(tokens int) {
 	if u == nil || tokens == 0 || u.quota.limit.Tokens == 0 {
 		return
@@ -125,7 +124,7 @@ func (u *quotaUse) output(tokens int) {
 	u.quota.tokens -= float64(tokens)
 }
 
-// refused returns the tokens of a request that the engine refused to the budget.
+// refused adds the tokens of a request that the engine has refused to the bucket again.
 func (u *quotaUse) refused() {
 	if u == nil {
 		return
@@ -136,10 +135,10 @@ func (u *quotaUse) refused() {
 	u.charged, u.failed = 0, true
 }
 
-// tookShare is the weight of the latest request in the mean time of requests.
+// tookShare is the weight of the last request in the moving mean of durations.
 const tookShare = 0.2
 
-// end counts a request that has ended.
+// end records that a request has ended.
 func (u *quotaUse) end() {
 	if u == nil {
 		return
@@ -159,14 +158,14 @@ func (u *quotaUse) end() {
 	delete(t.running, u)
 }
 
-// fill adds the tokens for the time since the last call to the budget.
+// fill adds the tokens for the time since the last call to the bucket.
 func (t *quota) fill(now time.Time) {
 	most := float64(t.limit.Tokens)
 	t.tokens = min(t.tokens+most*now.Sub(t.at).Minutes(), most)
 	t.at = now
 }
 
-// laterError is a refusal with the time after which the request would be accepted.
+// laterError is an error with the time after which the request can be sent again.
 type laterError struct {
 	told  *wire.Error
 	after time.Duration
@@ -175,7 +174,7 @@ type laterError struct {
 // Error returns the message for the client.
 func (e *laterError) Error() string { return e.told.Error() }
 
-// Unwrap returns the error with its code.
+// Unwrap returns the error for the client.
 func (e *laterError) Unwrap() error { return e.told }
 
 func later(after time.Duration, format string, args ...any) error {

@@ -18,13 +18,13 @@ import (
 	"sparrow/internal/wire"
 )
 
-// respond writes a JSON response.
+// respond sends a JSON response.
 func (s *service) respond(w http.ResponseWriter, status int, v any) error {
 	body, err := wire.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
-	// The deadline also covers the last flush, which happens after the handler.
+	// The deadline includes the last flush, which follows after the handler.
 	if err := writeBy(w, time.Now().Add(s.options.WriteTimeout)); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *service) respond(w http.ResponseWriter, status int, v any) error {
 	return gone(err)
 }
 
-// fail responds with an error. It sends nothing if the client has disconnected or the response has begun.
+// fail sends an error, unless the client has disconnected or the response has begun.
 func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.fault = err
 	if clientGone(err) || w.status != 0 {
@@ -61,26 +61,26 @@ func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.discard(w)
 }
 
-// At most mostUnread bytes of the body of a refused request are read, for at most unreadTime, so that the client
-// receives the response: if a connection is closed while the client still sends, the response is lost.
+// Maximum bytes of a refused body that are read, and maximum time. If the connection were closed while the client still
+// sends the body, the client would not receive the response.
 const (
 	mostUnread = 256 << 20
 	unreadTime = 10 * time.Second
 )
 
-// discard sends the response and reads the rest of a refused body.
+// discard sends the response and then reads the rest of a refused body.
 func (x *exchange) discard(w http.ResponseWriter) {
 	if x.unread == nil {
 		return
 	}
 	c := http.NewResponseController(w)
 	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(unreadTime)) == nil {
-		_, _ = io.CopyN(io.Discard, x.unread, mostUnread) // the connection is closed in any case
+		_, _ = io.CopyN(io.Discard, x.unread, mostUnread) // the connection is closed after errors too
 	}
 }
 
-// retryAfter returns when a refused request may be sent again: the time in the refusal, or the expected wait of its
-// tenant's requests if the queue is full.
+// retryAfter returns the pause before a refused request can be sent again: the time in the error or, if the queue is
+// full, the estimated queueing time of the tenant.
 func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	var refused *laterError
 	switch {
@@ -92,11 +92,12 @@ func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	return s.options.RetryAfter
 }
 
-// clientGone reports whether the client's own context has ended, and not the context of the server, which has a
-// cause. A write may fail on the closed connection before the context ends.
+// clientGone reports whether the client has disconnected: the request's context ended without a cause of the server, or
+// a write to the connection failed.
 func clientGone(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errGone) }
 
-// gone marks errors of a connection; net/http's own errors about a write are errors of the server and are not marked.
+// gone wraps errors of a connection in errGone. Errors of net/http about wrong writes are not wrapped, because they are
+// bugs of the server.
 func gone(err error) error {
 	var broken net.Error
 	if errors.As(err, &broken) {
@@ -105,10 +106,10 @@ func gone(err error) error {
 	return err
 }
 
-// readBody reads a JSON body within the limit.
+// readBody reads a JSON body of at most Options.MaxBodyBytes bytes.
 func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// Browsers send other types, or none, across origins without a preflight request; requiring this type blocks other
-	// pages.
+	// Without a preflight request, browsers do not send this type to other origins, so pages of other origins are
+	// blocked.
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if (err != nil || kind != "application/json") && !plainTool(r) {
 		return nil, wire.NewError(wire.CodeMediaType, "",
@@ -141,11 +142,11 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return nil, wire.NewError(wire.CodeInvalidJSON, "", "reading the body failed: %v", err)
 }
 
-// firstChunk is the number of bytes of a body of unknown size that are reserved before it is read; then the reservation
-// doubles.
+// firstChunk is the size in bytes for which memory is reserved first, if the size of a body is unknown; it is doubled
+// as needed.
 const firstChunk = 64 << 10
 
-// readAll reads a body. Memory for it is reserved before it is read.
+// readAll reads a body, after reserving memory for it.
 func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 	x := exchangeOf(r)
 	take := func(size int64) error { return x.memory.open(r.Context(), s.memory, size, s.options.BodyTimeout) }
@@ -156,7 +157,7 @@ func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 		return io.ReadAll(from)
 	}
 	var body []byte
-	for size := int64(firstChunk); ; size = min(2*size, s.options.MaxBodyBytes+1) { // the last byte is too many
+	for size := int64(firstChunk); ; size = min(2*size, s.options.MaxBodyBytes+1) { // one byte too many
 		if err := take(size); err != nil {
 			return nil, err
 		}
@@ -168,17 +169,17 @@ func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 	}
 }
 
-// plainTool reports whether a request of Ollama's interface does not come from a browser: browsers set an origin in
-// every POST that their pages send elsewhere. Ollama's own examples have curl send JSON as a form.
+// plainTool reports whether a request of Ollama's API is not from a web page: browsers set Origin in every POST to
+// another origin. In Ollama's examples, curl sends JSON with the content type of a form.
 func plainTool(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, ollamaPrefix) && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Site") == ""
 }
 
-// ignoredHeader lists the fields of a request that had no effect.
+// ignoredHeader is the response header that lists request fields without effect.
 const ignoredHeader = "X-Sparrow-Ignored"
 
-// noteIgnored lists the fields without effect in the response header, and records them for the log.
+// noteIgnored lists fields without effect in the response header and in the log.
 func noteIgnored(w http.ResponseWriter, x *exchange, names []string) {
 	if len(names) == 0 {
 		return
@@ -187,10 +188,10 @@ func noteIgnored(w http.ResponseWriter, x *exchange, names []string) {
 	w.Header().Set(ignoredHeader, strings.Join(x.ignored, ", "))
 }
 
-// reader reads one kind of request.
+// reader decodes one kind of request.
 type reader[T any] func(*wire.Decoder, []byte) (*T, *wire.Error)
 
-// decode reads a body and decodes it into a request. Ignored fields are listed in a header and in the log.
+// decode reads and decodes the body of a request. Fields without effect are listed in a header and in the log.
 func decode[T any](s *service, w http.ResponseWriter, r *http.Request, read reader[T]) (*T, error) {
 	body, err := s.readBody(w, r)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	responsePrefix = responsesPath + "/" // followed by the id of a stored response
 )
 
-// responsesAPI implements the Responses endpoints of OpenAI's format.
+// responsesAPI implements OpenAI's Responses API.
 type responsesAPI struct {
 	*service
 	store *responseStore
@@ -58,7 +58,7 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 			logprobs: chat.Logprobs, singleCall: singleCall(chat), inputs: &inputs{tools: newToolbox(chat.Tools)}}},
 		summary: req.Reasoning.Summarised(), sealed: req.WantsEncrypted(),
 	}
-	to.response.Reasoning.Effort = nil // the request sets no effort, or the model has no effort levels
+	to.response.Reasoning.Effort = nil // the request sets no effort, or the model has no levels
 	if slices.Contains(openai.Efforts, x.effort.used) {
 		to.response.Reasoning.Effort = &x.effort.used
 	}
@@ -70,7 +70,7 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 	return responsesDialect.rename(err, x.id)
 }
 
-// itemsOf returns the whole conversation of a request: the items before its previous response, that response, and its
+// itemsOf returns the whole conversation of a request: the conversation of the previous response, its output, and the
 // input with references resolved.
 func (s *responsesAPI) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.Item, error) {
 	var items []openai.Item
@@ -132,7 +132,7 @@ func (s *responsesAPI) noResponse(id string) error {
 	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored%s", id, s.whyNotStored())
 }
 
-// whyNotStored returns a clause with the likely reason why a response is not stored.
+// whyNotStored returns the probable reason why a response is not stored, as a clause for an error.
 func (s *responsesAPI) whyNotStored() string {
 	if s.options.StoreBytes == NoStore {
 		return ": this server stores none (--store-bytes 0)"
@@ -140,23 +140,23 @@ func (s *responsesAPI) whyNotStored() string {
 	return ": it was created with store false, deleted, or replaced by newer ones"
 }
 
-// responseAnswer converts a generated answer to a response, and stores it.
+// responseAnswer converts a reply to a response, and stores it.
 type responseAnswer struct {
 	server       *responsesAPI
 	tenant       string
 	conversation []openai.Item // conversation before the answer
-	name         string        // random part of the response's id, for the ids of items
+	name         string        // random part of the response's id, from which the ids of items are made
 	response     *openai.Response
 	turn         turn
-	summary      bool // whether reasoning is in the summary of its item
-	sealed       bool // whether reasoning is also returned in the encrypted form that clients send back
+	summary      bool // whether reasoning is in the field summary of its item
+	sealed       bool // whether reasoning items also have encrypted_content
 }
 
-// itemPrefixes holds the prefixes of item ids, by type.
+// itemPrefixes maps the types of items to the prefixes of their ids.
 var itemPrefixes = map[string]string{openai.ItemMessage: "msg", openai.ItemReasoning: "rs", openai.ItemCall: "fc",
 	openai.ItemCustom: "ctc"}
 
-// item returns a piece as an item of the response.
+// item converts a piece to an item of the response.
 func (a *responseAnswer) item(i int, p *piece, status string) openai.Item {
 	it := openai.Item{Type: openai.ItemMessage, Role: openai.RoleAssistant, Status: status, Logprobs: p.logprobs}
 	switch p.kind {
@@ -179,7 +179,7 @@ func (a *responseAnswer) item(i int, p *piece, status string) openai.Item {
 	return it
 }
 
-// items returns all pieces, which have ended.
+// items converts all pieces, which must be complete.
 func (a *responseAnswer) items() []openai.Item {
 	list := make([]openai.Item, len(a.turn.pieces))
 	for i := range list {
@@ -189,7 +189,7 @@ func (a *responseAnswer) items() []openai.Item {
 	return list
 }
 
-// ended returns the status of an item whose piece has ended.
+// ended returns the status of the item of a complete piece.
 func ended(p *piece) string {
 	if p.cut {
 		return openai.StatusIncomplete
@@ -197,7 +197,7 @@ func ended(p *piece) string {
 	return openai.StatusCompleted
 }
 
-// finish completes the response.
+// finish returns the complete response.
 func (a *responseAnswer) finish(res *result) (any, error) {
 	trace, err := traceJSON(res.traces)
 	if err != nil {

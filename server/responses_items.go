@@ -10,17 +10,17 @@ import (
 	"sparrow/internal/wire"
 )
 
-// inputItemsSuffix follows the id of a stored response.
+// inputItemsSuffix follows the id of a stored response in a path.
 const inputItemsSuffix = "/input_items"
 
-// The default and maximum number of items on a page.
+// Default and maximum number of items on a page.
 const (
 	defaultItems = 20
 	mostItems    = 100
 )
 
-// inputItems handles GET /v1/responses/{id}/input_items: it returns the conversation up to the answer, a page at a
-// time. The last item comes first unless order is asc.
+// inputItems handles GET /v1/responses/{id}/input_items: it returns a page of the conversation before the answer. The
+// last item is first, unless order is asc.
 func (s *responsesAPI) inputItems(w http.ResponseWriter, r *http.Request, id string) error {
 	found := s.store.get(exchangeOf(r).tenant, id)
 	if found == nil {
@@ -37,7 +37,7 @@ func (s *responsesAPI) inputItems(w http.ResponseWriter, r *http.Request, id str
 	}
 	items := make([]openai.Item, len(found.conversation))
 	for i, it := range found.conversation {
-		if it.ID == "" { // clients use ids to request further pages
+		if it.ID == "" { // clients need ids to request the next page
 			it.ID = fmt.Sprintf("in_%s_%d", found.response.ID, i)
 		}
 		items[i] = it

@@ -10,21 +10,21 @@ import (
 	"sparrow/internal/footprint"
 )
 
-// stored is a response that later requests may continue. It is read-only.
+// stored is a stored response. It is read-only.
 type stored struct {
 	response     *openai.Response
 	conversation []openai.Item // conversation before the answer
 }
 
-// size returns its approximate memory in bytes. Data that it shares with the response that it continues is counted
-// again, because either may outlive the other.
+// size returns the approximate memory in bytes. Data shared with the previous response is counted for both, because
+// either may be dropped first.
 func (s *stored) size() int {
-	const place = 512 // bytes in the tables of the store
+	const place = 512 // bytes of its structures and entries in maps
 	return place + footprint.Of(s)
 }
 
-// responseStore keeps responses in memory, up to a number of bytes. A tenant can read only its own. If it is full, the
-// oldest response of the tenant that uses most is dropped, so that a busy tenant does not displace the others.
+// responseStore stores responses in memory, up to a maximum number of bytes. Tenants can read only their own responses.
+// If the store is full, the oldest response of the tenant with the most bytes is dropped.
 type responseStore struct {
 	limit int
 
@@ -33,10 +33,10 @@ type responseStore struct {
 	tenants map[string]*tenantStore
 }
 
-// tenantStore holds the responses of one tenant, the oldest first.
+// tenantStore holds the responses of one tenant, oldest first.
 type tenantStore struct {
 	used  int
-	order *list.List // list of *storeEntry
+	order *list.List // elements are *storeEntry
 	byID  map[string]*list.Element
 }
 
@@ -49,7 +49,7 @@ func newResponseStore(limit int) *responseStore {
 	return &responseStore{limit: limit, tenants: map[string]*tenantStore{}}
 }
 
-// put stores a response. A response that is larger than the limit is not stored.
+// put stores a response, unless it is larger than the limit.
 func (s *responseStore) put(tenant string, r *stored) {
 	size := r.size()
 	if size > s.limit {
@@ -71,7 +71,7 @@ func (s *responseStore) put(tenant string, r *stored) {
 	}
 }
 
-// largest returns the tenant that uses most memory.
+// largest returns the tenant with the most bytes.
 func (s *responseStore) largest() (name string) {
 	most := -1
 	for each, t := range s.tenants {
@@ -93,7 +93,7 @@ func (s *responseStore) drop(tenant string, at *list.Element) {
 	}
 }
 
-// get returns a response, or nil for an id that the tenant has not stored.
+// get returns a response, or nil if the tenant has none with this id.
 func (s *responseStore) get(tenant, id string) *stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *responseStore) get(tenant, id string) *stored {
 	return nil
 }
 
-// remove removes a response and reports whether it existed.
+// remove removes a response. It returns false if there was none.
 func (s *responseStore) remove(tenant, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,10 +117,9 @@ func (s *responseStore) remove(tenant, id string) bool {
 	return true
 }
 
-// item returns an item of a stored response's output, whose id contains the response and the index; nil if there is
-// none.
+// item returns an item of a stored response, or nil. The id of an item contains the name of the response and an index.
 func (s *responseStore) item(tenant, id string) *openai.Item {
-	parts := strings.Split(id, "_") // prefix, name of the response and index of the item
+	parts := strings.Split(id, "_") // prefix, name of the response, index of the item
 	if len(parts) != 3 {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// responseStream writes a response as it is generated: two events about the response, events about each item, and one
-// with the whole response.
+// responseStream streams a response: two events for its beginning, events for each item, and one with the whole
+// response.
 type responseStream struct {
 	*sse
 	answer *responseAnswer
@@ -23,7 +23,7 @@ func newResponseStream(e *sse, a *responseAnswer) *responseStream {
 	return s
 }
 
-// begin writes the first events. It is called at the first token, so that a request that fails earlier gets an HTTP
+// begin writes the first events. It is called at the first token, so that earlier errors can be sent with an HTTP
 // status.
 func (s *responseStream) begin() error {
 	if s.begun {
@@ -65,7 +65,7 @@ func (s *responseStream) end(r *result) error {
 	return s.flush()
 }
 
-// fail ends the stream with a failed response.
+// fail ends the stream with an event for a failed response.
 func (s *responseStream) fail(e *wire.Error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *responseStream) fail(e *wire.Error) error {
 	r.Status = openai.StatusFailed
 	r.Error = &openai.ResponseError{Code: string(e.Code), Message: e.Message}
 	if e.Status() >= http.StatusInternalServerError {
-		r.Error.Code = openai.TypeServer // name of the code in OpenAI's list
+		r.Error.Code = openai.TypeServer // OpenAI's name of the code
 	}
 	if err := s.answer.turn.end(true); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (s *responseStream) fail(e *wire.Error) error {
 	return s.flush()
 }
 
-// itemEvents has the names of the events for the text of an item: the text's part is added, it grows, the text is
-// done, and the part is done. Calls have no parts.
+// itemEvents holds the types of events for an item's text: the part was added, the text grew, the text is done, the
+// part is done. Calls have no parts.
 type itemEvents struct{ added, grew, text, done string }
 
 func eventsOf(item *openai.Item) itemEvents {
@@ -106,7 +106,7 @@ func eventsOf(item *openai.Item) itemEvents {
 	return itemEvents{openai.EventPartAdded, openai.EventTextDelta, openai.EventTextDone, openai.EventPartDone}
 }
 
-// text writes an event with text of an item.
+// text writes an event for the text of an item.
 func (s *responseStream) text(i int, item *openai.Item, event, text string, logprobs []openai.TokenLogprob) {
 	if item.Type == openai.ItemCall || item.Type == openai.ItemCustom {
 		s.buf = s.wire.Arguments(s.buf, event, place(i, item), item.Name, text)
@@ -147,7 +147,7 @@ func (s *responseStream) ended(i int, p *piece) (err error) {
 
 func place(i int, item *openai.Item) openai.Place { return openai.Place{Output: i, ItemID: item.ID} }
 
-// partOf returns the content of an item as far as it is known: nothing until it is done.
+// partOf returns the content of an item; before the item is done it is empty.
 func partOf(item *openai.Item) openai.Part {
 	switch {
 	case item.Type == openai.ItemReasoning && item.Summary:

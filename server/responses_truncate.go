@@ -8,10 +8,10 @@ import (
 	"sparrow/chat"
 )
 
-// truncate removes the oldest turns of a conversation, as few as possible, until it fits in the context together with
-// the answer. Space for the answer is the token limit, or an eighth of the context if there is none, and at most half
-// of the context. A turn begins with a message of the user; messages before the first turn, and the last turn, are
-// kept. If the conversation still does not fit, the engine refuses it.
+// truncate removes the oldest turns of a conversation, as few as possible, until conversation and answer fit in the
+// context. For the answer it reserves the token limit, or an eighth of the context if there is none, but at most half
+// of the context. A turn begins with a message of the user. Messages before the first turn, and the last turn, are
+// kept; if they do not fit, the engine refuses the request.
 func (s *responsesAPI) truncate(r *sparrow.Request) error {
 	context := s.info.ContextTokens
 	room := context / 8
@@ -19,7 +19,7 @@ func (s *responsesAPI) truncate(r *sparrow.Request) error {
 		room = min(r.MaxTokens, context/2)
 	}
 	all := r.Chat.Messages
-	var starts []int // indices at which turns begin
+	var starts []int // indices of the first messages of turns
 	for i := range all {
 		if all[i].Role == chat.User {
 			starts = append(starts, i)

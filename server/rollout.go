@@ -12,15 +12,16 @@ import (
 	"sparrow/record"
 )
 
-// rollout holds the fields of a response for trainers: token ids, and the experts of all rows. nil means none.
+// rollout holds the fields of a response for training: token ids, and experts of all rows. It is nil if none is
+// requested.
 type rollout struct {
 	ids, experts bool
 	shape        record.Shape
 	prompts      [][]int32
-	tokens       map[int][]int32 // token ids by the index of the choice
+	tokens       map[int][]int32 // token ids by index of the choice
 }
 
-// rollout prepares requests, or refuses fields that are not available.
+// rollout prepares engine requests for these fields, or returns an error if a field is not available.
 func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, error) {
 	if !o.TokenIDs && !o.RoutedExperts {
 		return nil, nil
@@ -57,7 +58,7 @@ func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, e
 	return r, nil
 }
 
-// promptIDs returns the tokens of a request's prompt.
+// promptIDs returns the token ids of a request's prompt.
 func (s *service) promptIDs(ask *sparrow.Request) ([]int32, error) {
 	switch {
 	case ask.Chat != nil:
@@ -68,7 +69,7 @@ func (s *service) promptIDs(ask *sparrow.Request) ([]int32, error) {
 	return s.engine.Encode(ask.Prompt, true)
 }
 
-// take stores the tokens of a choice.
+// take stores the token ids of an event.
 func (r *rollout) take(choice int, ev *sparrow.Event) {
 	if r == nil {
 		return
@@ -78,7 +79,7 @@ func (r *rollout) take(choice int, ev *sparrow.Event) {
 	}
 }
 
-// of returns the rollout of a choice of a prompt, and the rest of its records for our own field.
+// of returns the fields of a choice, and the recorded rows that remain for the field sparrow.
 func (r *rollout) of(choice, prompt int, rows *record.Rows) (out openai.Rollout, own *record.Rows, err error) {
 	if r == nil {
 		return out, rows, nil
@@ -99,7 +100,7 @@ func (r *rollout) of(choice, prompt int, rows *record.Rows) (out openai.Rollout,
 	return out, nil, nil
 }
 
-// prompt returns the ids of a prompt, if requested.
+// prompt returns the token ids of prompt i, if requested.
 func (r *rollout) prompt(i int) []int32 {
 	if r == nil || !r.ids {
 		return nil
@@ -107,7 +108,7 @@ func (r *rollout) prompt(i int) []int32 {
 	return r.prompts[i]
 }
 
-// sglext returns SGLang's fields: the experts of the only choice.
+// sglext returns SGLang's field with the experts of a choice, or nil.
 func sglext(c *openai.Rollout) *openai.SGLExt {
 	if c.Array == "" {
 		return nil
@@ -115,8 +116,7 @@ func sglext(c *openai.Rollout) *openai.SGLExt {
 	return &openai.SGLExt{RoutedExperts: c.Array}
 }
 
-// encodeNPY returns a NumPy array file in base64 with numbers below most: of type uint8 if that is large enough,
-// otherwise uint16.
+// encodeNPY encodes numbers below most as a NumPy array file in base64, of type uint8 if possible, otherwise uint16.
 func encodeNPY(v []int32, shape []int, most int) string {
 	kind := "|u1"
 	if most > 256 {
@@ -124,7 +124,7 @@ func encodeNPY(v []int32, shape []int, most int) string {
 	}
 	head := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d, %d), }", kind, shape[0], shape[1],
 		shape[2])
-	const before = 10 // bytes of the magic number, the version and the length of the header
+	const before = 10 // bytes of magic number, version and length of the header
 	pad := 64 - (before+len(head)+1)%64
 	head += string(bytes.Repeat([]byte{' '}, pad)) + "\n"
 	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(head)), byte(len(head)>>8))

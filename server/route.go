@@ -10,7 +10,7 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// route is an endpoint. A pattern that ends with a slash matches every longer path, except for the root.
+// route is an endpoint. A pattern that ends with a slash, except "/", matches every path that begins with it.
 type route struct {
 	method  string
 	pattern string
@@ -18,21 +18,21 @@ type route struct {
 	handle  func(w http.ResponseWriter, r *http.Request) error
 }
 
-// access defines who may use an endpoint.
+// access states which key an endpoint requires.
 type access uint8
 
 const (
-	keyed access = iota // callers with one of Options.Keys; all callers if there are no keys
-	open                // all callers
-	probe               // all callers; machines call it often, so success is logged at level debug
-	admin               // callers with one of Options.AdminKeys; no caller if there are no such keys
+	keyed access = iota // one of Options.Keys; none if there are no keys
+	open                // no key
+	probe               // no key; called by machines frequently, so success is logged at level debug
+	admin               // one of Options.AdminKeys; disabled if there are none
 )
 
-// unmatched is the name of all other routes in logs and metrics.
+// unmatched is the route of requests without an endpoint, in logs and metrics.
 const unmatched = "unmatched"
 
-// routes returns every endpoint. Endpoints that a load balancer or a scraper calls need no key: they return no text
-// of requests and run no requests.
+// routes returns all endpoints. Those for load balancers and scrapers need no key, because they neither run requests
+// nor return their text.
 func routes(s *service, web *page.Files) []route {
 	var (
 		openai    = openaiAPI{s}
@@ -118,11 +118,11 @@ func (r *route) matches(path string) bool {
 	return path == r.pattern
 }
 
-// find returns the endpoint of a request. If only the method is wrong, it returns the endpoint with the error.
+// find returns the endpoint of a request. If only the method is wrong, it returns the endpoint and an error.
 func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	method := r.Method
 	if method == http.MethodHead {
-		method = http.MethodGet // net/http drops the body of a HEAD request
+		method = http.MethodGet // net/http drops the body of the response to HEAD
 	}
 	var near *route
 	var allowed []string
@@ -148,7 +148,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	return near, wire.NewError(wire.CodeBadMethod, "", "%s supports %s, not %.20q", near.pattern, list, r.Method)
 }
 
-// suggest returns the endpoint that a path was probably meant for, or the most common ones.
+// suggest returns the endpoint that is most similar to a path, or the most common endpoints.
 func (s *Server) suggest(path string) string {
 	patterns := make([]string, len(s.routes))
 	for i, r := range s.routes {
@@ -159,7 +159,7 @@ func (s *Server) suggest(path string) string {
 			return fmt.Sprintf("did you mean %s %s?", s.routes[slices.Index(patterns, best)].method, best)
 		}
 	}
-	if strings.HasPrefix(path, "/api/") { // Ollama's interface
+	if strings.HasPrefix(path, "/api/") { // Ollama's API
 		return "chats are POST /api/chat, completions POST /api/generate, models GET /api/tags; docs/operating.md " +
 			"lists all endpoints"
 	}

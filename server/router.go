@@ -8,8 +8,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// Headers of llm-d's gateway: the name of an objective, whose priority is in Options.Objectives, and the flow that a
-// request belongs to.
+// Headers of llm-d's gateway: an objective, whose priority is in Options.Objectives, and the flow of the request.
 const (
 	objectiveHeader = "X-Llm-D-Inference-Objective"
 	fairnessHeader  = "X-Llm-D-Inference-Fairness-Id"
@@ -18,7 +17,7 @@ const (
 // routerAPI implements the endpoints that routers of llm-d, vLLM and SGLang use.
 type routerAPI struct{ *service }
 
-// rendered is a prompt as the engine receives it, in vLLM's format.
+// rendered is a prompt as token ids, in vLLM's format.
 type rendered struct {
 	RequestID string  `json:"request_id"`
 	Model     string  `json:"model"`
@@ -32,8 +31,8 @@ func (s routerAPI) rendered(id string, ids []int32) rendered {
 	return rendered{RequestID: id, Model: s.info.Name, TokenIDs: ids}
 }
 
-// renderChat handles POST /v1/chat/completions/render: it returns the prompt of a chat, for routers that look up which
-// server has its prefix.
+// renderChat handles POST /v1/chat/completions/render: it returns the token ids of a chat's prompt, by which routers
+// find the server that has its prefix cached.
 func (s routerAPI) renderChat(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeChat)
 	if err != nil {
@@ -50,7 +49,7 @@ func (s routerAPI) renderChat(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, s.rendered("chatcmpl-"+exchangeOf(r).id, ids))
 }
 
-// renderCompletion handles POST /v1/completions/render: it returns the prompts of a completion.
+// renderCompletion handles POST /v1/completions/render: it returns the token ids of a completion's prompts.
 func (s routerAPI) renderCompletion(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeCompletion)
 	if err != nil {
@@ -80,8 +79,8 @@ func (s routerAPI) renderCompletion(w http.ResponseWriter, r *http.Request) erro
 	return s.respond(w, http.StatusOK, list)
 }
 
-// serverInfo handles GET /server_info and /get_server_info with the fields that routers read: names, and the sizes that
-// they balance by.
+// serverInfo handles GET /server_info and /get_server_info with the fields that routers read: names, and sizes for load
+// balancing.
 func (s routerAPI) serverInfo(w http.ResponseWriter, _ *http.Request) error {
 	i := &s.info
 	return s.respond(w, http.StatusOK, struct {
@@ -120,7 +119,7 @@ func (s routerAPI) modelInfo(w http.ResponseWriter, _ *http.Request) error {
 	}{s.info.Name, s.info.Name, s.info.Name, s.info.Family, []string{}, true, false, false})
 }
 
-// loadOf is the load of the engine, with SGLang's names. Sequences count as requests.
+// loadOf is the load of the engine in SGLang's format. Sequences count as requests.
 type loadOf struct {
 	Rank       int     `json:"dp_rank"`
 	Running    int     `json:"num_running_reqs"`
@@ -146,7 +145,7 @@ func (s routerAPI) loadNow() loadOf {
 	return l
 }
 
-// loads handles GET /v1/loads. Routers do not accept a response whose time is a number.
+// loads handles GET /v1/loads. The time is text, because routers do not accept a number.
 func (s routerAPI) loads(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, struct {
 		Timestamp time.Time `json:"timestamp"`

@@ -46,7 +46,7 @@ type scoreAnswer struct {
 	scored  [][]sparrow.Token
 }
 
-// scoring encodes a request.
+// scoring encodes prompt and continuations.
 func (s openaiAPI) scoring(r *openai.ScoreRequest) (*scoreAnswer, error) {
 	a := &scoreAnswer{columns: columns{spelling: newSpelling(s.engine, r.TokensAsIDs)}}
 	setIf(&a.columns.alternatives, r.Logprobs)
@@ -58,7 +58,7 @@ func (s openaiAPI) scoring(r *openai.ScoreRequest) (*scoreAnswer, error) {
 	for i, id := range a.given.Prompt {
 		text := a.columns.spelling.of(id)
 		if i == 0 && len(r.Prompt.Texts) > 0 && !strings.HasPrefix(r.Prompt.Texts[0], text) {
-			continue // the tokenizer has added it, so it has no text
+			continue // the tokenizer has added the token, so it has no text
 		}
 		a.columns.start(text)
 	}

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// failTime is the time that streams have to deliver their final error after the grace period.
+// failTime is the time for streams to send their last error after the grace period.
 const failTime = 2 * time.Second
 
-// Serve serves on a listener until ctx ends, then shuts down: /ready returns 503; after Options.DrainDelay nothing new
-// is accepted; running requests have Options.Grace to end and then fail with an error that the client can read. It
-// returns nil if it ended that way. A Server serves once.
+// Serve serves on a listener until ctx ends. Then it shuts down: /ready returns 503; after Options.DrainDelay new
+// requests are refused; after Options.Grace running requests fail with an error. It returns nil after a shutdown. It
+// must be called at most once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := s.httpServer()
 	if s.options.Batches != nil {
@@ -36,7 +36,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// stopBatches stops the running lines of batches; the next process runs them again.
+// stopBatches cancels the running lines of batches; the next process runs them again.
 func (s *Server) stopBatches() {
 	if s.options.Batches == nil {
 		return
@@ -46,8 +46,8 @@ func (s *Server) stopBatches() {
 	}
 }
 
-// httpServer returns an HTTP server with limits that prevent a slow or hostile client from keeping a connection open
-// forever. Its write timeout applies to responses that need no model; other responses set a deadline for each piece.
+// httpServer returns an HTTP server whose timeouts prevent slow or hostile clients from keeping connections open. Its
+// write timeout is for responses that need no model; other responses set a deadline for each piece.
 func (s *Server) httpServer() *http.Server {
 	o := &s.options
 	return &http.Server{
@@ -61,7 +61,7 @@ func (s *Server) httpServer() *http.Server {
 	}
 }
 
-// drain shuts the server down: it stops accepting requests, and ends or cancels running ones.
+// drain refuses new requests, and waits for running ones or cancels them.
 func (s *Server) drain(hs *http.Server) {
 	o := &s.options
 	s.state.Store(stateLeaving)

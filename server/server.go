@@ -7,13 +7,14 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// Server serves one engine over HTTP: it finds the endpoint of a request, checks its key, and counts it.
+// Server serves one engine over HTTP: it finds the endpoint of a request, checks the key, and counts and logs the
+// request.
 type Server struct {
 	*service
 	routes []route
 }
 
-// New prepares a server. It does not listen yet: see [Server.Serve] and [Server.Handler].
+// New returns a server that does not listen yet: see [Server.Serve] and [Server.Handler].
 func New(e Engine, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -37,6 +38,6 @@ func New(e Engine, o Options) (*Server, error) {
 	return &Server{s, routes(s, files)}, nil
 }
 
-// Handler returns a handler for all requests, with the same keys, limits, log and metrics as Serve. The caller's
-// http.Server sets the timeouts of headers and bodies; [Server.Serve] does that itself.
+// Handler returns a handler for all requests, with the same keys, limits, log and metrics as Serve. Timeouts of headers
+// and bodies are those of the caller's http.Server.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }

@@ -15,8 +15,8 @@ import (
 	"sparrow/server/internal/metric"
 )
 
-// service is the common part of all interfaces: it reads requests within the limits on memory and time, runs them
-// within the quotas of their tenants, and writes responses.
+// service is what all endpoints share: it reads requests within limits of memory and time, runs them within the quotas
+// of tenants, and sends responses.
 type service struct {
 	engine  Engine
 	info    sparrow.Info
@@ -27,18 +27,18 @@ type service struct {
 	tracer  trace.Tracer // nil if requests are not traced
 
 	state  atomic.Int32
-	halted context.Context // ends when running requests must fail
+	halted context.Context // cancelled when running requests must fail
 	halt   context.CancelFunc
 
 	now  func() time.Time
-	seed func() int64 // returns the seed of a request that has none
+	seed func() int64 // returns the seed for requests without one
 }
 
-// The states of a service, in order.
+// States of a service, in order.
 const (
 	stateServing  int32 = iota
 	stateLeaving        // /ready returns 503, but requests are still accepted
-	stateDraining       // no new requests are accepted
+	stateDraining       // new requests are refused
 )
 
 func newService(e Engine, o Options) (*service, error) {
@@ -58,8 +58,8 @@ func newService(e Engine, o Options) (*service, error) {
 
 func (s *service) draining() bool { return s.state.Load() >= stateDraining }
 
-// randomSeed returns a random seed below 2^53, so that the seed in a trace survives clients that store numbers as
-// float64. It never fails: crypto/rand ends the process rather than return a predictable value.
+// randomSeed returns a random seed below 2^53, because clients that store numbers as float64 round larger ones.
+// crypto/rand never fails.
 func randomSeed() int64 {
 	var b [8]byte
 	rand.Read(b[:])

@@ -15,16 +15,15 @@ import (
 	"sparrow/engine"
 )
 
-// Spans of a request: one for the server, whose parent is in traceparent, and below it one for each stage of each
-// prompt. The engine records the times of stages if a trace is requested; spans are created from these when the request
-// has ended, so that the engine's steps are not affected.
+// A request has a span, whose parent is in the header traceparent, with a child span for each stage of each prompt. The
+// child spans are created when the request has ended, from times that the engine has recorded.
 
 // tracerName is the instrumentation scope of the spans.
 const tracerName = "sparrow/server"
 
 var traceContext propagation.TraceContext
 
-// stages collects the times of the stages of a request's prompts. Pumps write it.
+// stages collects the times of the stages of a request's prompts. It is safe for concurrent use.
 type stages struct {
 	mu   sync.Mutex
 	list []stage
@@ -37,7 +36,7 @@ type stage struct {
 	usage  sparrow.Usage
 }
 
-// note records the last event of a prompt.
+// note stores the last event of a prompt.
 func (s *stages) note(prompt int, ev *sparrow.Event) {
 	if s == nil || ev.TraceLog == nil || ev.Usage == nil {
 		return
@@ -58,8 +57,8 @@ func (s *Server) beginSpan(r *http.Request, x *exchange) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// endSpan completes the span of a request. Probes and scrapes are not traced: their span is dropped before it ends,
-// since only spans that end are exported.
+// endSpan completes the span of a request. The spans of probes and scrapes are not ended, so that they are not
+// exported.
 func (x *exchange) endSpan(method string, status int) {
 	if x.span == nil || x.access == probe {
 		return
@@ -90,10 +89,10 @@ func (x *exchange) endSpan(method string, status int) {
 	x.span.End()
 }
 
-// traced reports whether the spans of a request are kept.
+// traced reports whether the spans of a request are exported.
 func (x *exchange) traced() bool { return x.span != nil && x.span.IsRecording() }
 
-// traceID returns the id of the request's trace; empty without one.
+// traceID returns the id of the request's trace, or "" without one.
 func (x *exchange) traceID() string {
 	if x.span == nil || !x.span.SpanContext().HasTraceID() {
 		return ""
@@ -101,7 +100,7 @@ func (x *exchange) traceID() string {
 	return x.span.SpanContext().TraceID().String()
 }
 
-// addStages creates the spans of the stages of prompts.
+// addStages creates the spans of the stages of all prompts.
 func (s *service) addStages(x *exchange, all *stages) {
 	if all == nil {
 		return
@@ -155,7 +154,7 @@ func (s *service) addStage(x *exchange, st *stage) {
 		at := inside
 		if !t.First.IsZero() && p.To.After(t.First) {
 			at = decoding
-			if p.From.Before(t.First) { // its last step before that computed the first token
+			if p.From.Before(t.First) { // the last prompt step computed the first token
 				p.From = t.First
 			}
 		}
@@ -164,7 +163,7 @@ func (s *service) addStage(x *exchange, st *stage) {
 	add(decoding, "tools.parse", t.Parsed, attribute.Int("sparrow.tool_calls", t.Calls))
 }
 
-// planNames returns the different plans with which the rows of a request were computed.
+// planNames returns the names of the plans that computed the request's rows, each once.
 func planNames(t *sparrow.Trace) (names []string) {
 	seen := map[string]bool{}
 	for _, use := range t.Plans {

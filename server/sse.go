@@ -8,27 +8,25 @@ import (
 	"sparrow/api/openai"
 )
 
-// sse writes server-sent events, or lines of JSON. Events are appended to buf and sent together by flush. Nothing is
-// written before the first flush, so that a request that fails before its first token still gets an HTTP status.
+// sse sends server-sent events or lines of JSON. Events are appended to buf, and flush sends them. Before the first
+// flush nothing is sent, so that an error before the first token can be sent with an HTTP status.
 type sse struct {
 	w         http.ResponseWriter
 	mediaType string
-	keepAlive func(dst []byte) []byte // appends the data that is sent if nothing else is sent for some time
+	keepAlive func(dst []byte) []byte // appends the data that is sent to keep the connection open
 	timeout   time.Duration
 	open      bool      // whether headers were sent
-	heard     time.Time // time at which data was last sent to the client
+	heard     time.Time // time at which data was last sent
 	buf       []byte
 }
 
-// newSSE prepares a stream on w. It removes the deadline for the whole response, which is meant for responses that
-// need no model.
+// newSSE prepares a stream on w. It removes the write deadline for the whole response.
 func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
 	return &sse{w: w, mediaType: "text/event-stream", keepAlive: openai.AppendKeepAlive, timeout: timeout,
 		heard: time.Now()}, writeBy(w, time.Time{})
 }
 
-// writeBy sets the deadline of writes to the client; zero means no limit. Writers without deadlines exist only in
-// tests.
+// writeBy sets the deadline for writes; zero means none. Only writers in tests have no deadlines.
 func writeBy(w http.ResponseWriter, at time.Time) error {
 	if err := http.NewResponseController(w).SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return gone(err)
@@ -36,7 +34,7 @@ func writeBy(w http.ResponseWriter, at time.Time) error {
 	return nil
 }
 
-// flush sends the appended data; the client has timeout to receive it.
+// flush sends the appended data, within the timeout.
 func (e *sse) flush() error {
 	if len(e.buf) == 0 {
 		return nil
@@ -62,7 +60,7 @@ func (e *sse) flush() error {
 	return err
 }
 
-// idle sends a comment, or its equivalent, if nothing was sent for limit; headers are sent before the first one.
+// idle sends a comment, or its equivalent, if nothing was sent for the time limit. Headers are sent before it.
 func (e *sse) idle(limit time.Duration) (time.Duration, error) {
 	if left := limit - time.Since(e.heard); left > 0 {
 		return left, nil

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// statusAPI reports whether the server works and accepts requests, for load balancers and scrapers.
+// statusAPI implements the endpoints for load balancers and scrapers: health, readiness, metrics, version.
 type statusAPI struct {
 	*service
-	scrape http.Handler // handler of metrics
+	scrape http.Handler // handler of the metrics
 }
 
 type statusBody struct {
 	Status string `json:"status"`
 	Reason string `json:"reason,omitempty"`
-	// WaitSeconds is the estimated wait of new requests, if that is too long.
+	// WaitSeconds is the estimated queueing time of new requests, if it exceeds the maximum.
 	WaitSeconds float64 `json:"wait_seconds,omitempty"`
 }
 
-// health handles GET /health, which succeeds if the process runs.
+// health handles GET /health, which always succeeds.
 func (s statusAPI) health(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "ok"})
 }
 
-// ready handles GET /ready, which succeeds if the engine would accept a request now.
+// ready handles GET /ready, which succeeds if the server accepts requests.
 func (s statusAPI) ready(w http.ResponseWriter, _ *http.Request) error {
 	body := statusBody{Status: "not ready"}
 	switch stats := s.engine.Stats(); {
@@ -46,8 +46,8 @@ func (s statusAPI) ready(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusServiceUnavailable, body)
 }
 
-// wait estimates how long a new request waits, for the tenant that would wait least: a tenant with a long queue does
-// not affect others.
+// wait returns the shortest estimated queueing time of all tenants, because a tenant with a long queue does not affect
+// others.
 func (s statusAPI) wait() time.Duration {
 	names := s.options.Keys.tenants()
 	least := s.engine.Wait(names[0], "")
@@ -63,7 +63,7 @@ func (s statusAPI) metricsText(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// versionBody has vLLM's member first, because routers read it.
+// versionBody has vLLM's member first, because some routers read only that.
 type versionBody struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`

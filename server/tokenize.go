@@ -37,7 +37,7 @@ func (s openaiAPI) tokenize(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, out)
 }
 
-// tokensOf encodes a prompt, or a conversation as a completion would.
+// tokensOf returns the token ids of a prompt or of a conversation.
 func (s openaiAPI) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 	if r.Prompt != nil {
 		return s.engine.Encode(*r.Prompt, r.WantsSpecialTokens())
@@ -64,8 +64,8 @@ func (s openaiAPI) detokenize(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, openai.DetokenizeResponse{Prompt: strings.ToValidUTF8(text, "\uFFFD")})
 }
 
-// tokenizerInfo handles GET /tokenizer_info in vLLM's format: members of tokenizer_config.json; those without a value
-// are null. Clients that write prompts themselves read it.
+// tokenizerInfo handles GET /tokenizer_info in vLLM's format, for clients that render prompts themselves: members of
+// tokenizer_config.json, which are null if they are missing.
 func (s openaiAPI) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
 	t := &s.info.Tokenizer
 	orNull := func(text string) *string {
@@ -87,7 +87,7 @@ func (s openaiAPI) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
 		orNull(t.ChatTemplate)})
 }
 
-// checkOptionalModel accepts requests without a model, because there is only one.
+// checkOptionalModel checks the model's name, which may be empty.
 func (s openaiAPI) checkOptionalModel(name string) error {
 	if name == "" {
 		return nil
@@ -95,7 +95,7 @@ func (s openaiAPI) checkOptionalModel(name string) error {
 	return s.checkModel(name)
 }
 
-// checkIDs checks that ids are in the vocabulary.
+// checkIDs returns an error if an id is not in the vocabulary.
 func (s *service) checkIDs(param string, ids []int32) error {
 	outside := func(id int32) bool { return id < 0 || int(id) >= s.info.Vocabulary }
 	if i := slices.IndexFunc(ids, outside); i >= 0 {

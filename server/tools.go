@@ -14,11 +14,11 @@ import (
 	"sparrow/grammar"
 )
 
-// leftOutHeader lists the types of tools that were not offered to the model, because only a provider can run them.
+// leftOutHeader is the response header with the types of hosted tools, which the model does not get.
 const leftOutHeader = "X-Sparrow-Left-Out"
 
-// noteTools reports the tools that are hidden from the model, and custom tools whose grammar is not enforced: in the
-// response headers, and later in the log and the trace.
+// noteTools lists the tools that the model does not get, and custom tools whose grammar is not enforced, in response
+// headers, the log and the trace.
 func noteTools(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, left []string) {
 	if len(left) > 0 {
 		x.leftOut = left
@@ -32,8 +32,8 @@ func noteTools(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, left [
 	}
 }
 
-// inputPattern returns the regular expression that the whole input of a custom tool must match; empty if there is none,
-// or none that can be enforced.
+// inputPattern returns the regular expression for the whole input of a custom tool, or "" if there is none that can be
+// enforced.
 func inputPattern(f *openai.ToolFormat) string {
 	switch {
 	case f == nil || f.Type != openai.ToolGrammar:
@@ -51,8 +51,8 @@ func inputPattern(f *openai.ToolFormat) string {
 	return pattern
 }
 
-// enforceable reports whether a mask can enforce a regular expression: not one with lookahead or backreferences. The
-// escape \u is ECMA-262's, which package grammar translates.
+// enforceable reports whether package grammar can enforce a regular expression: it has no lookahead and no
+// backreferences. The escape \u is allowed as in ECMA-262.
 func enforceable(pattern string) bool {
 	var e *syntax.Error
 	if _, err := syntax.Parse(pattern, syntax.Perl); !errors.As(err, &e) {
@@ -61,8 +61,8 @@ func enforceable(pattern string) bool {
 	return e.Code == syntax.ErrInvalidEscape && strings.HasPrefix(e.Expr, `\u`)
 }
 
-// toolOf returns the form in which the model sees a tool. A custom tool becomes a function with one argument, its
-// input; the description contains the grammar.
+// toolOf returns a tool for the prompt. A custom tool becomes a function with one argument, the input; its description
+// contains the grammar.
 func toolOf(t *openai.Tool) chat.Tool {
 	f := &t.Function
 	out := chat.Tool{Name: t.Name(), Description: f.Description, Parameters: f.Parameters,
@@ -80,7 +80,7 @@ func toolOf(t *openai.Tool) chat.Tool {
 	return out
 }
 
-// toolbox holds the client's declarations of tools that are not plain functions, by the name that the model uses.
+// toolbox holds the tools of a request that are not plain functions, by their names in the prompt.
 type toolbox map[string]*openai.Tool
 
 func newToolbox(tools []openai.Tool) toolbox {
@@ -99,7 +99,7 @@ func newToolbox(tools []openai.Tool) toolbox {
 // custom reports whether a name belongs to a custom tool.
 func (b toolbox) custom(name string) bool { return b[name] != nil && b[name].Type == openai.TypeCustom }
 
-// inputs converts the calls of custom tools in one reply: their arguments become the tools' input.
+// inputs converts the calls of custom tools in a reply: it replaces their arguments by the input.
 type inputs struct {
 	tools toolbox
 	open  map[inputKey]*openai.CustomInput
@@ -107,7 +107,7 @@ type inputs struct {
 
 type inputKey struct{ choice, call int }
 
-// translate returns the deltas of an event with the input of custom tools in place of arguments.
+// translate returns the deltas of an event, in which the arguments of custom tools are replaced by their inputs.
 func (in *inputs) translate(ev *sparrow.Event) []chat.Delta {
 	if in == nil || in.tools == nil {
 		return ev.Deltas
@@ -132,7 +132,7 @@ func (in *inputs) translate(ev *sparrow.Event) []chat.Delta {
 	return list
 }
 
-// custom reports whether a call that has begun calls a custom tool.
+// custom reports whether a call of a choice, which has begun, is a call of a custom tool.
 func (in *inputs) custom(choice, call int) bool {
 	return in != nil && in.open[inputKey{choice, call}] != nil
 }

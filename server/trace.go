@@ -19,40 +19,40 @@ type promptTrace struct {
 	leftOut []string
 }
 
-// traceList is the sparrow object of a response: one trace for each prompt, in order.
+// traceList is the object sparrow of a response: one trace per prompt, in order.
 type traceList struct {
 	Traces []traceBody `json:"traces"`
 }
 
 type traceBody struct {
-	Prompt    int        `json:"prompt"` // index of the prompt; always 0 for a chat
+	Prompt    int        `json:"prompt"` // index of the prompt; 0 for a chat
 	ID        string     `json:"id"`
 	Seed      int64      `json:"seed"` // seed of the request, or the random seed that was used
 	Prefix    prefixBody `json:"prefix"`
 	Times     timesBody  `json:"times"`
 	Steps     int        `json:"steps"`
 	Preempted int        `json:"preempted"`
-	// Drafts counts the verified and the accepted drafts by their position in the chain; empty without drafts.
+	// Drafts counts verified and accepted drafts by their position in the draft chain; empty without drafts.
 	Drafts []draftBody `json:"drafts,omitempty"`
 	Plans  []planBody  `json:"plans"`
 
 	Effort  *effortBody `json:"effort,omitempty"`
-	LeftOut []string    `json:"left_out,omitempty"` // types of tools that were not offered
+	LeftOut []string    `json:"left_out,omitempty"` // types of tools that were not offered to the model
 }
 
-// effortBody is the effective reasoning effort, if the request sets one.
+// effortBody holds the requested and the effective reasoning effort.
 type effortBody struct {
 	Asked string `json:"asked"`
 	Used  string `json:"used"`
 }
 
-// draftBody counts the drafts at one position of their chains.
+// draftBody counts the drafts at one position of the draft chain.
 type draftBody struct {
 	Judged int64 `json:"judged"`
 	Right  int64 `json:"right"`
 }
 
-// prefixBody reports how much of the prompt was found in the cache and why not more.
+// prefixBody states how many prompt tokens were found in the cache, and why no more were found.
 type prefixBody struct {
 	MatchedTokens int    `json:"matched_tokens"`
 	MatchedPages  int    `json:"matched_pages"`
@@ -63,21 +63,21 @@ type prefixBody struct {
 	Restored *restoredBody `json:"restored,omitempty"`
 }
 
-// restoredBody holds the number of further tokens that tiers returned, and why not more.
+// restoredBody states how many further prompt tokens were loaded from tiers, and why no more were loaded.
 type restoredBody struct {
 	Tokens int            `json:"tokens"`
 	Tiers  map[string]int `json:"tiers,omitempty"`
 	Stop   string         `json:"stop,omitempty"`
 }
 
-// timesBody holds the time of each stage, in milliseconds.
+// timesBody holds the duration of each stage in milliseconds.
 type timesBody struct {
 	Queued  float64 `json:"queued_ms"`
 	Prefill float64 `json:"prefill_ms"`
 	Decode  float64 `json:"decode_ms"`
 }
 
-// planBody is a plan that computed the prompt, and the number of its steps.
+// planBody is a plan and the number of steps in which it computed rows of the request.
 type planBody struct {
 	Steps    int            `json:"steps"`
 	Mode     plan.Mode      `json:"mode"`
@@ -102,7 +102,7 @@ type segmentBody struct {
 	Rejected  []plan.Rejection `json:"rejected,omitempty"`
 }
 
-// traceJSON writes the sparrow object; nil if no trace was requested.
+// traceJSON returns the object sparrow, or nil if no trace was requested.
 func traceJSON(traces []promptTrace) (json.RawMessage, error) {
 	if len(traces) == 0 {
 		return nil, nil

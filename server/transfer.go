@@ -11,34 +11,34 @@ import (
 	"sparrow/internal/wire"
 )
 
-// One server can compute a prompt and another continue it. A router sends the request to the first server with
-// kv_transfer_params.do_remote_decode and one token to generate. The response contains kv_transfer_params of its own,
-// with which the router sends the request to the second server. That server reads the prompt's pages from the address
-// in them, and computes missing ones.
+// Disaggregated serving: one server computes a prompt and another continues it. A router sends the request to the first
+// server with kv_transfer_params.do_remote_decode and one token to generate. It copies kv_transfer_params of the
+// response to the request for the second server. That server reads the prompt's KV pages from the address in them, and
+// computes missing ones.
 
-// Role is the role of a server in requests that two servers share.
+// Role is the role of a server in disaggregated serving.
 type Role string
 
-// The roles. Every server answers whole requests in any role.
+// Roles. In every role a server also handles complete requests.
 const (
 	RoleBoth    Role = ""        // the server ignores kv_transfer_params
-	RolePrefill Role = "prefill" // the server computes prompts and serves their pages
-	RoleDecode  Role = "decode"  // the server pulls pages and continues requests
+	RolePrefill Role = "prefill" // the server computes prompts, and serves their KV pages
+	RoleDecode  Role = "decode"  // the server reads KV pages, and continues requests
 )
 
-// Transfer holds the settings of a server for shared requests.
+// Transfer holds the settings for disaggregated serving.
 type Transfer struct {
 	Role Role
-	// Host and Port are the address from which others pull pages; responses to prefill requests contain it.
+	// Host and Port are the address of the server for KV pages, which responses to prefill requests contain.
 	Host string
 	Port int
 	// ID identifies the engine in responses.
 	ID string
-	// From lists the networks from which pages are pulled; the server connects to no others.
+	// From lists the networks from which the server may read KV pages.
 	From []netip.Prefix
 }
 
-// PrivateNetworks returns the networks of machines that trust each other.
+// PrivateNetworks returns the private and loopback networks.
 func PrivateNetworks() []netip.Prefix {
 	var list []netip.Prefix
 	for _, text := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
@@ -48,8 +48,8 @@ func PrivateNetworks() []netip.Prefix {
 	return list
 }
 
-// transferOf returns the address for reading pages that a response contains; nil if it was not requested or this server
-// does not serve pages.
+// transferOf returns the address of this server for KV pages, for the response. It is nil if it was not requested or if
+// this server does not serve pages.
 func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 	t := &s.options.Transfer
 	if t.Role != RolePrefill || o.KVTransfer == nil || !o.KVTransfer.RemoteDecode {
@@ -58,7 +58,7 @@ func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 	return &openai.KVTransfer{RemotePrefill: true, EngineID: t.ID, BlockIDs: []string{}, Host: t.Host, Port: t.Port}
 }
 
-// flushed writes a response once the pages of its prompt can be pulled.
+// flushed delays a response until other servers can read the KV pages of its prompt.
 func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer,
 	response func(*result) (any, error)) func(*result) (any, error) {
 	if t == nil {
@@ -70,7 +70,7 @@ func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer,
 	}
 }
 
-// pullFrom makes requests read the pages of their prompts from the address in kv_transfer_params.
+// pullFrom makes requests read the KV pages of their prompts from the address in kv_transfer_params.
 func (s openaiAPI) pullFrom(o *openai.Options, ask []sparrow.Request) error {
 	t, k := &s.options.Transfer, o.KVTransfer
 	if t.Role != RoleDecode || k == nil || !k.RemotePrefill || k.Host == "" || k.Port == 0 {

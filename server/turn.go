@@ -8,40 +8,40 @@ import (
 	"sparrow/chat"
 )
 
-// turn is the reply of a chat as pieces: reasoning, text and each call, in the order of arrival. Interfaces whose
-// responses have such pieces convert them to their own.
+// turn is the reply of a chat as a list of pieces: reasoning, text and calls. Anthropic's messages and OpenAI's
+// responses are converted from it.
 type turn struct {
 	shape chatShape
 	watch turnWatcher
-	// spoken means that a reply without any piece gets an empty text.
+	// spoken makes a reply without any piece contain an empty text.
 	spoken bool
 
 	pieces  []piece
 	finish  sparrow.Finish
 	matched string // stop string that ended the reply
 
-	open     bool // whether the last piece may grow
+	open     bool // whether the last piece is incomplete
 	text     strings.Builder
-	logprobs []openai.TokenLogprob // log probabilities of tokens that belong to no piece yet
+	logprobs []openai.TokenLogprob // of tokens that belong to no piece yet
 }
 
-// piece is one part of a reply.
+// piece is a part of a reply: reasoning, text, or a call.
 type piece struct {
 	kind     chat.DeltaKind
 	call     chat.CallDelta // index, id and name of a call
-	text     string         // complete reasoning, text, or arguments of a call; set when the piece has ended
+	text     string         // complete reasoning, text, or arguments of a call; set at the end of the piece
 	logprobs []openai.TokenLogprob
-	cut      bool // whether the reply ended inside the piece because of its length limit
+	cut      bool // whether the reply reached its token limit inside the piece
 }
 
-// turnWatcher is called with the pieces of a reply as they arrive.
+// turnWatcher is notified of the pieces of a reply.
 type turnWatcher interface {
 	began(i int, p *piece) error
 	grew(i int, p *piece, text string, logprobs []openai.TokenLogprob) error
 	ended(i int, p *piece) error
 }
 
-// unwatched is the watcher for replies that are sent as a whole.
+// unwatched ignores all notifications, for replies that are sent as a whole.
 type unwatched struct{}
 
 func (unwatched) began(int, *piece) error                               { return nil }
@@ -67,7 +67,7 @@ func (t *turn) event(_ int, ev *sparrow.Event) error {
 	return t.end(ev.Finish == sparrow.FinishLength)
 }
 
-// add handles a delta: it begins a piece, or extends the last one.
+// add adds a delta to the last piece, or begins a new one.
 func (t *turn) add(d *chat.Delta) error {
 	text := d.Text
 	if d.Kind == chat.DeltaToolCall {
@@ -93,7 +93,7 @@ func (t *turn) add(d *chat.Delta) error {
 
 func (t *turn) last() *piece { return &t.pieces[len(t.pieces)-1] }
 
-// begin ends the last piece and starts another.
+// begin ends the last piece and begins another.
 func (t *turn) begin(next piece) error {
 	if err := t.end(false); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (t *turn) begin(next piece) error {
 	return t.watch.began(len(t.pieces)-1, t.last())
 }
 
-// end completes the last piece, if it is open.
+// end completes the last piece if it is incomplete.
 func (t *turn) end(cut bool) error {
 	if !t.open {
 		return nil

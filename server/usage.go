@@ -5,8 +5,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// usageOf returns the usage of a request for the response. Details are always included, so that a client can
-// distinguish 0 from unknown.
+// usageOf returns the usage of a request for the response. Details are always included, so that 0 is distinguished from
+// unknown.
 func usageOf(u *sparrow.Usage) *openai.Usage {
 	return &openai.Usage{
 		PromptTokens:        u.PromptTokens,
@@ -21,7 +21,7 @@ func usageOf(u *sparrow.Usage) *openai.Usage {
 	}
 }
 
-// running counts the usage of a stream so far, if every chunk must contain it.
+// running counts the usage of a stream so far, if every chunk has usage.
 type running struct {
 	on     bool
 	counts openai.Counts
@@ -31,7 +31,7 @@ func (r *running) start(promptTokens int) { r.counts.Prompt = promptTokens }
 
 func (r *running) count(ev *sparrow.Event) { r.counts.Completion += len(ev.Tokens) }
 
-// so returns the usage so far, or nil if chunks do not contain it.
+// so returns the usage so far, or nil if chunks have no usage.
 func (r *running) so() *openai.Counts {
 	if !r.on {
 		return nil
@@ -39,8 +39,7 @@ func (r *running) so() *openai.Counts {
 	return &r.counts
 }
 
-// finishOf returns the finish reason of a choice in OpenAI's format. Failures and cancellations are handled
-// elsewhere.
+// finishOf returns the finish reason of a choice in OpenAI's format. Failed and cancelled choices have none.
 func finishOf(f sparrow.Finish) openai.FinishReason {
 	switch f {
 	case sparrow.FinishLength:

@@ -8,16 +8,15 @@ import (
 	"sparrow/internal/mark"
 )
 
-// addedToken is an entry of "added_tokens": a text that is one token wherever it occurs. It is matched before all other
-// stages.
+// addedToken is an entry of "added_tokens": a text that always is one token. It is matched before all other stages.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
-	Special    bool   `json:"special"`     // whether it is not part of the text, so that Decode can omit it
-	SingleWord bool   `json:"single_word"` // matched only if no word character is next to it
-	StripLeft  bool   `json:"lstrip"`      // whether it removes white space before it
-	StripRight bool   `json:"rstrip"`      // whether it removes white space after it
-	Normalized *bool  `json:"normalized"`  // searched for in normalised text; default: true unless special
+	Special    bool   `json:"special"`     // whether Decode can omit it
+	SingleWord bool   `json:"single_word"` // whether it is matched only without word characters next to it
+	StripLeft  bool   `json:"lstrip"`      // whether white space before it is removed
+	StripRight bool   `json:"rstrip"`      // whether white space after it is removed
+	Normalized *bool  `json:"normalized"`  // whether it is searched for after normalisation; the default is !Special
 }
 
 func (a *addedToken) normalized() bool {
@@ -27,10 +26,10 @@ func (a *addedToken) normalized() bool {
 	return *a.Normalized
 }
 
-// blank reports whether the token is only white space, for tokenizers with tokens for runs of white space.
+// blank reports whether the token consists of white space. Some tokenizers have tokens for runs of white space.
 func (a *addedToken) blank() bool { return strings.TrimSpace(a.Content) == "" }
 
-// addedIndex looks up the entries of "added_tokens" while the vocabulary is read.
+// addedIndex finds the entries of "added_tokens" by content and id, while the vocabulary is read.
 type addedIndex struct {
 	list      []addedToken
 	byContent map[string]*addedToken
@@ -38,7 +37,7 @@ type addedIndex struct {
 	inVocab   map[int32]bool
 }
 
-// newAddedIndex checks that ids are in range and that each id has one content and each content one id.
+// newAddedIndex checks that ids are in range, and that ids and contents are unique.
 func newAddedIndex(list []addedToken) (*addedIndex, error) {
 	x := &addedIndex{list, map[string]*addedToken{}, map[int32]*addedToken{}, map[int32]bool{}}
 	for i := range list {
@@ -68,16 +67,16 @@ func (x *addedIndex) missing() []*addedToken {
 	return list
 }
 
-// addedSet finds added tokens in text: at the leftmost position, and there the longest. It is a trie over bytes. A
-// search costs at most the length of the longest token per position, and only if the first byte matches.
+// addedSet finds added tokens in text: the leftmost one, and of several there the longest. It is a trie over bytes.
+// Positions whose byte begins no token are skipped.
 type addedSet struct {
 	tokens []*addedToken
 	nodes  []trieNode // nodes[0] is the root
-	first  [256]bool  // bytes with which some token begins
+	first  [256]bool  // [byte] whether a token begins with it
 }
 
 type trieNode struct {
-	token int32 // index in tokens; -1 if no token ends here
+	token int32 // index in tokens of the token that ends here, or -1
 	edges []trieEdge
 }
 
@@ -86,7 +85,7 @@ type trieEdge struct {
 	node int32
 }
 
-// add registers content, the text to search for, as tok.
+// add adds a token with the text to search for.
 func (a *addedSet) add(content string, tok *addedToken) {
 	if content == "" {
 		return
@@ -118,8 +117,8 @@ func (a *addedSet) step(node int32, b byte) int32 {
 	return -1
 }
 
-// longest returns the longest token at the start of s, and its length there. Only the first free bytes of s can be part
-// of a token that is more than white space.
+// longest returns the longest token at the start of s, and its length. Tokens that are not white space must be within
+// the first free bytes of s.
 func (a *addedSet) longest(s string, free int) (tok *addedToken, n int) {
 	at := int32(0)
 	for i := range len(s) {
@@ -133,8 +132,8 @@ func (a *addedSet) longest(s string, free int) (tok *addedToken, n int) {
 	return tok, n
 }
 
-// find returns the next token in s at or after from that has no byte in literal, with the white space that it removes;
-// tok is nil if there is none.
+// find returns the first token in s at or after from without a byte in literal, and its span, including the white space
+// that it removes. tok is nil if there is none.
 func (a *addedSet) find(s string, from int, literal []mark.Span) (start, end int, tok *addedToken) {
 	if len(a.tokens) == 0 {
 		return 0, 0, nil

@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// The byte-level alphabet represents each of the 256 bytes by one printable character, so that a vocabulary of byte
-// strings can be written as JSON. Bytes that are printable in Latin-1 keep their code point; the other 68 get the code
-// points from U+0100 on, in order. A space (0x20) becomes U+0120, "Ġ".
+// The byte-level alphabet represents each of the 256 bytes by one printable character, because JSON cannot contain byte
+// strings. Bytes that are printable in Latin-1 are represented by their code point, the other 68 by the code points
+// from U+0100 on, in order. A space (0x20) is U+0120, "Ġ".
 const alphabetEnd = 0x100 + 68
 
-// alphabetByte maps a character of the alphabet to its byte, -1 for the others.
+// alphabetByte maps a character of the alphabet to its byte, and other characters to -1.
 var alphabetByte = func() (table [alphabetEnd]int16) {
 	for i := range table {
 		table[i] = -1
@@ -28,8 +28,8 @@ var alphabetByte = func() (table [alphabetEnd]int16) {
 	return table
 }()
 
-// appendUnspelled appends the bytes that word represents in the byte-level alphabet. If word has a character outside
-// the alphabet, ok is false and dst is unchanged.
+// appendUnspelled appends the bytes that word represents in the byte-level alphabet. If word has other characters, ok
+// is false and dst is unchanged.
 func appendUnspelled(dst, word []byte) (_ []byte, ok bool) {
 	n := len(dst)
 	for i := 0; i < len(word); {
@@ -56,7 +56,7 @@ func fallbackByte(word string) (b byte, ok bool) {
 	return byte(v), err == nil
 }
 
-// fallbackName spells a byte as the files do; fallbackByte is its inverse.
+// fallbackName returns the name of a byte's byte-fallback token.
 func fallbackName(b byte) string {
 	const digits = "0123456789ABCDEF"
 	return string([]byte{'<', '0', 'x', digits[b>>4], digits[b&15], '>'})

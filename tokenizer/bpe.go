@@ -6,34 +6,34 @@ import (
 	"unicode/utf8"
 )
 
-// bpe merges the symbols of one piece into tokens: the adjacent pair with the lowest rank merges first, the leftmost
-// among equals, until no pair can merge.
+// bpe (byte-pair encoding) merges the symbols of a piece into tokens: it repeatedly merges the adjacent pair with the
+// lowest rank, of several the leftmost, until no pair can be merged.
 type bpe struct {
-	words  *vocab // tokens by the bytes by which they are matched
+	words  *vocab // tokens by the bytes that they match
 	merges mergeTable
 	cache  pieceCache
 
-	// byteID holds the token of each single byte, -1 if there is none: the symbols of a byte-level vocabulary, or the
-	// byte-fallback tokens of a character-level one.
+	// byteID holds the token of each byte, or -1: the symbols of a byte-level vocabulary, or the byte-fallback tokens
+	// of a character-level vocabulary.
 	byteID       [256]int32
 	byteLevel    bool // whether symbols are bytes; otherwise they are characters
 	unknown      int32
 	fuseUnknown  bool
-	ignoreMerges bool   // whether a piece that is a token becomes that token, regardless of merges
-	added        []bool // [size] whether only added-token matching may produce the id
+	ignoreMerges bool   // whether a piece that equals a token becomes this token, without merges
+	added        []bool // [size] whether the id is produced only by matching added tokens
 }
 
-// scanLimit is the maximum length of a piece (in symbols) that is merged by scanning for the lowest rank each time.
-// That takes quadratic time, but up to this length it is faster than the queue.
+// scanLimit is the maximum number of symbols of a piece that is merged by scanning for the lowest rank. This takes
+// quadratic time, but up to this length it is faster than a queue.
 const scanLimit = 40
 
-// mergeBuffers is scratch for merging one piece of n symbols.
+// mergeBuffers holds buffers for merging a piece of n symbols.
 type mergeBuffers struct {
 	ids  []int32 // [n] symbol ids
-	rank []int32 // [n] rank of the pair (i, next of i)
-	prev []int32 // [n] neighbours, -1 at the ends; only for long pieces
+	rank []int32 // [n] rank of the pair of symbol i and the next one
+	prev []int32 // [n] neighbours, or -1; only for long pieces
 	next []int32
-	heap []uint64 // rank<<32 | position, lowest first
+	heap []uint64 // rank<<32 | position, lowest first; only for long pieces
 }
 
 // encode appends the tokens of piece to dst.
@@ -100,7 +100,7 @@ func (m *bpe) symbols(dst []int32, piece string) ([]int32, error) {
 	return dst, nil
 }
 
-// mergeShort merges buf.ids in place and returns the remaining ids.
+// mergeShort merges buf.ids in place and returns the resulting ids.
 func (m *bpe) mergeShort(buf *mergeBuffers) []int32 {
 	ids := buf.ids
 	rank := buf.rank[:0]
@@ -131,8 +131,8 @@ func (m *bpe) mergeShort(buf *mergeBuffers) []int32 {
 	}
 }
 
-// mergeLong merges buf.ids with a linked list of symbols and a queue of pairs, in n log n steps, and appends the
-// remaining ids to dst.
+// mergeLong merges buf.ids with a linked list of symbols and a queue of pairs, in O(n log n), and appends the resulting
+// ids to dst.
 func (m *bpe) mergeLong(buf *mergeBuffers, dst []int32) []int32 {
 	ids := buf.ids
 	n := len(ids)
@@ -155,7 +155,7 @@ func (m *bpe) mergeLong(buf *mergeBuffers, dst []int32) []int32 {
 	}
 	for len(queue) > 0 {
 		r, i := queue.pop()
-		if rank[i] != r { // the pair has changed since it was added to the queue
+		if rank[i] != r { // the pair has changed since it was queued
 			continue
 		}
 		gone := next[i]
@@ -176,7 +176,7 @@ func (m *bpe) mergeLong(buf *mergeBuffers, dst []int32) []int32 {
 	return dst
 }
 
-// resize returns a slice of n elements, s if it is large enough.
+// resize returns a slice of n elements, in the memory of s if it is large enough.
 func resize(s []int32, n int) []int32 {
 	if cap(s) < n {
 		return make([]int32, n)
@@ -184,12 +184,12 @@ func resize(s []int32, n int) []int32 {
 	return s[:n]
 }
 
-// pairQueue is a binary heap of pairs that wait to be merged: lowest rank first, then leftmost.
+// pairQueue is a binary heap of pairs: lowest rank first, of equal ranks the leftmost.
 type pairQueue []uint64
 
 func queued(rank, at int32) uint64 { return uint64(uint32(rank))<<32 | uint64(uint32(at)) }
 
-// init orders a queue that was filled without push.
+// init establishes the heap order.
 func (q pairQueue) init() {
 	for i := len(q)/2 - 1; i >= 0; i-- {
 		q.down(i)

@@ -2,7 +2,7 @@ package tokenizer
 
 import "sparrow/internal/jsonscan"
 
-// build makes a tokenizer from its two files.
+// build builds a tokenizer from the contents of its two files.
 func build(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
 	f, err := parseFile(tokenizerJSON)
 	if err != nil {
@@ -33,7 +33,7 @@ func build(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
 	return t, t.loadFrame(f, cfg)
 }
 
-// loadModel reads the vocabulary, the merges and the model's options.
+// loadModel reads the vocabulary, the merges and the options of the model.
 func (t *Tokenizer) loadModel(f *file) error {
 	names, err := t.loadVocab(f)
 	if err != nil {
@@ -67,8 +67,8 @@ func (t *Tokenizer) loadModel(f *file) error {
 	return err
 }
 
-// loadVocab fills model.words and out, and returns a resolver that finds tokens by their spelling in the file. In a
-// byte-level vocabulary the two vocabularies are the same: a token is matched by the bytes that it represents.
+// loadVocab sets model.words and out, and returns a resolver of tokens by their spelling in the file. For byte-level
+// vocabularies words and out are the same: a token matches the bytes that it represents.
 func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
 	added, err := newAddedIndex(f.added)
 	if err != nil {
@@ -90,8 +90,8 @@ func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
 	return names, nil
 }
 
-// readByteLevel reads a vocabulary in the byte-level alphabet. Tokens with characters outside it, and added tokens that
-// are not in the vocabulary, represent their own spelling; they are decoded but never produced by merges.
+// readByteLevel reads a vocabulary in the byte-level alphabet. Tokens with other characters, and added tokens that are
+// not in the vocabulary, represent their own text. They can be decoded, but merges do not produce them.
 func (t *Tokenizer) readByteLevel(f *file, added *addedIndex, names *resolver) error {
 	var words vocabBuilder
 	var buf []byte
@@ -118,8 +118,8 @@ func (t *Tokenizer) readByteLevel(f *file, added *addedIndex, names *resolver) e
 	return err
 }
 
-// readCharLevel reads a vocabulary of plain text, in which the decoder of the file replaces some characters and
-// converts <0x0A> to a byte.
+// readCharLevel reads a vocabulary of texts. The decoder of the file replaces some of their characters, and converts
+// tokens such as <0x0A> to a byte.
 func (t *Tokenizer) readCharLevel(f *file, added *addedIndex, names *resolver) error {
 	words, out := vocabBuilder{unique: true}, vocabBuilder{}
 	err := readVocab(f.model.vocab, added, func(key []byte, id int32, a *addedToken) {
@@ -145,8 +145,8 @@ func (t *Tokenizer) readCharLevel(f *file, added *addedIndex, names *resolver) e
 	return err
 }
 
-// readVocab calls add with every token of the vocabulary, and with its entry
-// among the added tokens if it has one. The key is valid during the call.
+// readVocab calls add with every token of the vocabulary, and with its entry among the added tokens or nil. The key is
+// valid only during the call.
 func readVocab(data []byte, added *addedIndex, add func(key []byte, id int32, a *addedToken)) error {
 	r := jsonscan.Scanner{Text: data, Name: "vocabulary"}
 	err := r.Object(func(key []byte, _ int) error {
@@ -169,7 +169,7 @@ func readVocab(data []byte, added *addedIndex, add func(key []byte, id int32, a 
 	return asMalformed(err)
 }
 
-// loadAdded registers the added tokens for matching.
+// loadAdded sets the added tokens to be matched.
 func (t *Tokenizer) loadAdded(list []addedToken) {
 	t.added = make(map[string]int32, len(list))
 	t.special = make([]bool, t.out.size())
@@ -193,8 +193,8 @@ func (t *Tokenizer) loadAdded(list []addedToken) {
 	}
 }
 
-// loadFrame resolves the tokens that the configuration names and those that AddSpecial adds: the post-processor's
-// tokens or, if it has none, the tokens of add_bos_token and add_eos_token.
+// loadFrame sets the special tokens that the configuration names, and the tokens that AddSpecial adds: those of the
+// post-processor or, if it has none, those of add_bos_token and add_eos_token.
 func (t *Tokenizer) loadFrame(f *file, cfg *config) (err error) {
 	if t.bos, err = t.named("bos_token", cfg.BOS); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (t *Tokenizer) loadFrame(f *file, cfg *config) (err error) {
 	return nil
 }
 
-// named returns the id of a token named in the configuration, -1 for none.
+// named returns the id of a token that the configuration names, or -1 if it names none.
 func (t *Tokenizer) named(field string, token namedToken) (int32, error) {
 	if token == "" {
 		return -1, nil

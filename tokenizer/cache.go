@@ -7,15 +7,14 @@ import (
 )
 
 const (
-	// cacheSlots and cachedPiece limit the cache: 16384 pieces of up to 32 bytes and at most as many tokens, under 5 MB
-	// in the worst case.
+	// cacheSlots and cachedPiece limit the cache to 16384 pieces of at most 32 bytes, with their tokens: less than 5
+	// MB.
 	cacheSlots  = 1 << 14
 	cachedPiece = 32
 )
 
-// pieceCache stores the tokens of recent short pieces. Most pieces of a text are words that occurred before, and
-// finding one here costs a hash and a comparison. Each piece has one slot, where the last writer wins; readers and
-// writers never wait.
+// pieceCache caches the tokens of short pieces, because most pieces of a text are words that have occurred before. A
+// piece has one slot, chosen by its hash; a new piece replaces the previous one. It is lock-free.
 type pieceCache struct {
 	seed  maphash.Seed
 	slots []cacheSlot
@@ -23,7 +22,7 @@ type pieceCache struct {
 
 type cacheSlot struct{ entry atomic.Pointer[cacheEntry] }
 
-// cacheEntry is immutable once it is in a slot.
+// cacheEntry is immutable after it was stored.
 type cacheEntry struct {
 	piece string
 	ids   []int32
@@ -33,7 +32,7 @@ func newPieceCache() pieceCache {
 	return pieceCache{seed: maphash.MakeSeed(), slots: make([]cacheSlot, cacheSlots)}
 }
 
-// slot returns the slot of piece, nil if it is too long to be cached.
+// slot returns the slot of a piece, or nil if the piece is too long to be cached.
 func (c *pieceCache) slot(piece string) *cacheSlot {
 	if len(piece) > cachedPiece {
 		return nil
@@ -41,7 +40,7 @@ func (c *pieceCache) slot(piece string) *cacheSlot {
 	return &c.slots[maphash.String(c.seed, piece)%cacheSlots]
 }
 
-// get appends the tokens of piece to dst if the slot holds them.
+// get appends the tokens of the piece to dst; ok is false if the slot holds another piece.
 func (s *cacheSlot) get(dst []int32, piece string) (_ []int32, ok bool) {
 	if s == nil {
 		return dst, false
@@ -53,7 +52,7 @@ func (s *cacheSlot) get(dst []int32, piece string) (_ []int32, ok bool) {
 	return append(dst, e.ids...), true
 }
 
-// put stores copies, so that neither the caller's text nor its ids stay in memory.
+// put stores copies of the piece and its ids.
 func (s *cacheSlot) put(piece string, ids []int32) {
 	if s == nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// class is the set of character classes of a character, as far as the patterns of tokenizers distinguish them.
+// class is a set of character classes that the patterns of tokenizers use.
 type class uint8
 
 const (
@@ -19,15 +19,15 @@ const (
 	newline                     // [\r\n]
 )
 
-// classTable holds the class of every code point, in blocks of 256. Equal blocks are stored once: about 90 kB instead
-// of 1.1 MB.
+// classTable holds the class of every code point, in blocks of 256. Equal blocks are stored once, which needs about 90
+// kB instead of 1.1 MB.
 type classTable struct {
 	ascii  [utf8.RuneSelf]class
-	block  [(unicode.MaxRune + 1) / 256]uint16 // index in blocks for each block of 256 code points
+	block  [(unicode.MaxRune + 1) / 256]uint16 // index in blocks of each block of 256 code points
 	blocks []class                             // [blocks, 256]
 }
 
-// classes is built from the unicode package at first use, in a few milliseconds.
+// classes builds the table from package unicode at its first use, in a few milliseconds.
 var classes = sync.OnceValue(func() *classTable {
 	flat := make([]class, unicode.MaxRune+1)
 	set := func(table *unicode.RangeTable, c class) {
@@ -67,8 +67,7 @@ var classes = sync.OnceValue(func() *classTable {
 	return t
 })
 
-// at returns the class and the length in bytes of the character at s[i]. A byte that is not part of a character has the
-// class of U+FFFD.
+// at returns the class and the number of bytes of the character at s[i]. An invalid byte has the class of U+FFFD.
 func (t *classTable) at(s string, i int) (class, int) {
 	if c := s[i]; c < utf8.RuneSelf {
 		return t.ascii[c], 1
@@ -76,14 +75,13 @@ func (t *classTable) at(s string, i int) (class, int) {
 	return t.wide(s[i:])
 }
 
-// wide returns what at returns, for characters that are not ASCII.
+// wide does the work of at for a character that is not ASCII.
 func (t *classTable) wide(s string) (class, int) {
 	r, size := utf8.DecodeRuneInString(s)
 	return t.blocks[int(t.block[r>>8])<<8|int(r&0xFF)], size
 }
 
-// run returns the end of the longest run of characters from s[i] on that are in
-// one of the classes of any.
+// run returns the end of the longest run of characters from s[i] on that are in at least one class of any.
 func (t *classTable) run(s string, i int, any class) int {
 	for i < len(s) {
 		c, size := t.at(s, i)
@@ -95,7 +93,7 @@ func (t *classTable) run(s string, i int, any class) int {
 	return i
 }
 
-// runNot returns the end of the longest run of characters from s[i] on that are in none of the classes of none.
+// runNot returns the end of the longest run of characters from s[i] on that are in no class of none.
 func (t *classTable) runNot(s string, i int, none class) int {
 	for i < len(s) {
 		c, size := t.at(s, i)

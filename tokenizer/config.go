@@ -11,7 +11,7 @@ type config struct {
 	ChatTemplate templateChoice `json:"chat_template"`
 }
 
-// parseConfig parses tokenizer_config.json; nil data means an empty one.
+// parseConfig parses tokenizer_config.json. nil means that there is no such file.
 func parseConfig(data []byte) (*config, error) {
 	c := new(config)
 	if data == nil {
@@ -20,7 +20,7 @@ func parseConfig(data []byte) (*config, error) {
 	return c, decodeJSON("tokenizer_config.json", data, c)
 }
 
-// namedToken is a token given as a string or as an object with its content.
+// namedToken is a token given as a string, or as an object with the member content.
 type namedToken string
 
 func (n *namedToken) UnmarshalJSON(data []byte) error {
@@ -33,7 +33,7 @@ func (n *namedToken) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(n))
 }
 
-// templateChoice is a chat template, or the default among several named ones.
+// templateChoice is a chat template: the only one, or the default one of several with names.
 type templateChoice string
 
 func (t *templateChoice) UnmarshalJSON(data []byte) error {

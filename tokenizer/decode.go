@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Decode returns the text of ids, exactly: with a byte-level vocabulary Decode(Encode(s)) == s, and ids that do not
-// form whole characters give bytes that are not valid UTF-8. With skipSpecial, special tokens are omitted. Ids without
-// a token give no text.
+// Decode returns the bytes of ids. With a byte-level vocabulary Decode(Encode(s)) == s. The result is invalid UTF-8 if
+// the ids do not form whole characters. With skipSpecial, special tokens are omitted. Ids without a token have no text.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	var b strings.Builder
 	strip := t.detok.stripCount
@@ -22,7 +21,8 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	return b.String()
 }
 
-// strip removes the strippable beginning of a text from its next part, and returns how many bytes may still be removed.
+// strip removes text that the decoder strips from the beginning of a text, at most left times. It returns the remaining
+// number of times.
 func (d *detok) strip(text string, left int) (string, int) {
 	for left > 0 && text != "" {
 		rest, ok := strings.CutPrefix(text, d.stripChar)
@@ -34,23 +34,23 @@ func (d *detok) strip(text string, left int) (string, int) {
 	return text, left
 }
 
-// Decoder converts ids to text one by one, as they are generated. It never emits part of a character: bytes that may
-// still become one are delayed. Bytes that cannot are replaced by U+FFFD, one for each maximal invalid sequence. The
-// joined output equals Decode of all ids with the same replacement.
+// Decoder converts ids to text one by one. Its output is valid UTF-8: bytes of an incomplete character are held back,
+// and every maximal invalid sequence becomes U+FFFD. The concatenated output equals Decode of all ids with the same
+// replacement.
 type Decoder struct {
 	t     *Tokenizer
 	skip  func(id int32) bool
 	strip int
-	held  []byte // beginning of a character, at most 3 bytes between calls
+	held  []byte // incomplete character, at most 3 bytes between calls
 }
 
-// NewDecoder starts a text. Tokens for which skip returns true, such as those of IsSpecial, are omitted; a nil skip
-// omits none. A Decoder belongs to one goroutine.
+// NewDecoder returns a decoder. Tokens for which skip returns true, such as IsSpecial, are omitted; nil omits none.
+// Only one goroutine may use a Decoder.
 func (t *Tokenizer) NewDecoder(skip func(id int32) bool) *Decoder {
 	return &Decoder{t: t, skip: skip, strip: t.detok.stripCount}
 }
 
-// Next returns the text that id completes, often the token's own, sometimes "".
+// Next returns the text that is complete after id: often the token's text, sometimes "".
 func (d *Decoder) Next(id int32) string {
 	if d.skip != nil && d.skip(id) {
 		return ""
@@ -67,7 +67,7 @@ func (d *Decoder) Next(id int32) string {
 	return out
 }
 
-// Flush ends the text: it returns the delayed bytes, as U+FFFD. The Decoder is then ready for another text.
+// Flush ends the text: it returns bytes that were held back, as U+FFFD. The Decoder can then be used for another text.
 func (d *Decoder) Flush() string {
 	out := validUTF8(d.held)
 	d.held = d.held[:0]
@@ -75,10 +75,10 @@ func (d *Decoder) Flush() string {
 	return out
 }
 
-// Pending returns the number of delayed bytes.
+// Pending returns the number of bytes that are held back.
 func (d *Decoder) Pending() int { return len(d.held) }
 
-// wholeLen returns the length of b without an incomplete character at its end.
+// wholeLen returns the length of b without an incomplete character at the end.
 func wholeLen(b []byte) int {
 	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) {
@@ -91,8 +91,8 @@ func wholeLen(b []byte) int {
 	return len(b)
 }
 
-// validUTF8 replaces every maximal invalid sequence: the longest beginning of a character that is not continued, or a
-// single byte that begins none.
+// validUTF8 replaces every maximal invalid sequence by U+FFFD: the longest beginning of a character that is not
+// completed, or a byte that begins no character.
 func validUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)

@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// detok determines the bytes that a token of the vocabulary represents: it is the decoder of tokenizer.json, as far as
-// that handles one token at a time, with the part that it strips from the beginning of a text.
+// detok implements the decoder of tokenizer.json: the bytes that a token represents, and the text that is stripped from
+// the beginning of a text.
 type detok struct {
 	byteLevel    bool
 	byteFallback bool
-	replace      [][2][]byte // replacements in order: text and its replacement
-	fused        bool        // whether later steps apply to the whole text
-	stripChar    string      // text that is removed from the beginning of a text
-	stripCount   int         // maximum number of times that it is removed
+	replace      [][2][]byte // pairs of text and replacement, applied in order
+	fused        bool        // whether later components apply to the whole text
+	stripChar    string      // text that is stripped from the beginning of a text
+	stripCount   int         // maximum number of times that it is stripped
 }
 
-// newDetok reads the decoder of tokenizer.json. A byte-level pre-tokenizer needs a byte-level decoder; without any
-// decoder it is undone anyway.
+// newDetok reads the decoder of tokenizer.json. A byte-level pre-tokenizer needs a byte-level decoder, which is also
+// the default.
 func newDetok(value json.RawMessage, byteLevel bool) (*detok, error) {
 	d := new(detok)
 	if err := eachComponent("decoder", "decoders", value, d.add); err != nil {
@@ -35,7 +35,7 @@ func newDetok(value json.RawMessage, byteLevel bool) (*detok, error) {
 	return d, nil
 }
 
-// add adds one component.
+// add adds a component of the decoder.
 func (d *detok) add(kind string, value json.RawMessage) error {
 	if d.fused && (kind == "ByteLevel" || kind == "ByteFallback" || kind == "Replace") {
 		return fmt.Errorf("%w: decoder %s comes after Fuse; it must come before", ErrUnsupported, kind)

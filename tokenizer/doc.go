@@ -1,29 +1,29 @@
 // Package tokenizer encodes text to token ids and decodes token ids to text, as a checkpoint's tokenizer.json
-// prescribes.
+// specifies.
 //
-// From tokenizer.json and, if there is one, tokenizer_config.json it makes a [Tokenizer], which encodes strings,
-// decodes ids at once or one by one ([Decoder]), and returns the bytes that a token represents.
+// A [Tokenizer] is built from tokenizer.json and, if it exists, tokenizer_config.json. It encodes strings, decodes ids
+// together or one by one ([Decoder]), and returns the bytes that a token represents.
 //
-// Text passes four stages, one file each:
+// Text is encoded in four stages, one file each:
 //
 //	added.go      added tokens (<think>, <｜User｜>, ...) are separated from the text
 //	normalize.go  the rest of the text is normalised (usually unchanged)
 //	pretok.go     and divided into pieces by patterns (pattern.go, scan.go)
 //	bpe.go        each piece is merged, pair by pair, into tokens
 //
-// Vocabularies are stored as raw bytes: the byte-level alphabet of the file, in which a space is spelled Ġ, is undone
-// while loading (alphabet.go).
+// Vocabularies are stored as bytes. The byte-level alphabet of the file, in which a space is Ġ, is decoded while
+// loading (alphabet.go).
 //
 // # Invalid UTF-8
 //
-// Any string can be encoded. A byte that is not part of a character counts as U+FFFD when text is divided into pieces
-// and as itself when pieces are merged, so with a byte-level vocabulary Decode(Encode(s)) == s for every s, valid or
-// not (unless a normalizer changes it). A [Decoder] emits valid UTF-8 only.
+// Any string can be encoded. An invalid byte counts as U+FFFD when text is divided into pieces, and as itself when
+// pieces are merged. With a byte-level vocabulary and without a normalizer, Decode(Encode(s)) == s for every s, valid
+// or not. The output of a [Decoder] is valid UTF-8.
 //
 // # Unicode
 //
-// Character classes are those of the standard library's unicode package. Text using characters assigned in a later
-// version can be divided differently by a tokenizer built on that version.
+// Character classes are those of the standard library's unicode package. Tokenizers with a later version of Unicode may
+// divide text with newly assigned characters differently.
 //
-// The package never reads the environment, never writes files and does not render chat messages; the caller does.
+// The package does not read the environment, write files, or render chat messages.
 package tokenizer

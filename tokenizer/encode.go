@@ -8,35 +8,32 @@ import (
 	"sparrow/internal/mark"
 )
 
-// EncodeOptions control special and added tokens.
+// EncodeOptions configures special and added tokens.
 type EncodeOptions struct {
-	// AddSpecial adds the tokens around the text that the checkpoint requires, such as the beginning-of-sentence token.
-	// Tokens that the text already begins (or ends) with are not added again, because a model must get them exactly
-	// once.
+	// AddSpecial adds the tokens before and after a text that the checkpoint requires, such as the
+	// beginning-of-sentence token. Tokens with which the text already begins or ends are not added again.
 	AddSpecial bool
 
-	// ParseSpecial converts the spelling of an added token, such as <｜User｜>, to that token, whether the file marks it
-	// as special or not. Without it every character is text, so that a user cannot forge a turn of the conversation.
+	// ParseSpecial converts the text of an added token, such as <｜User｜>, to that token, even if it is not marked as
+	// special. Otherwise such text is plain text, so that a user cannot forge a turn of a conversation.
 	ParseSpecial bool
 
-	// Literal are spans of the text, ascending and disjoint, whose bytes are not part of an added token although
-	// ParseSpecial is set: the contents of messages inside a rendered conversation. A token that only begins or ends in
-	// such a span is not matched either. Text without the spelling of an added token has the same ids with and without
-	// Literal. Added tokens of only white space are matched everywhere: they are text, not control tokens.
+	// Literal lists spans of the text, ascending and disjoint, in which ParseSpecial has no effect, such as the
+	// contents of messages in a rendered conversation. An added token with at least one byte in a span is not matched.
+	// Added tokens of white space are always matched, because they are text.
 	Literal []mark.Span
 
-	// Limit is the maximum number of tokens; 0 means no limit. For a text with more tokens Encode returns ErrTooLong
-	// without encoding the rest of it, and at once if even the longest tokens would be too many.
+	// Limit is the maximum number of tokens; 0 means no limit. If a text has more, Encode returns ErrTooLong early.
 	Limit int
 }
 
-// Encode returns the tokens of text. The error is ErrUnencodable or ErrPattern, neither of which can happen with a
-// vocabulary that has all bytes and known patterns (scan.go), or ErrTooLong.
+// Encode returns the tokens of text. The error is ErrTooLong, ErrUnencodable or ErrPattern. The last two cannot occur
+// with a vocabulary of all bytes and known patterns (scan.go).
 func (t *Tokenizer) Encode(text string, opts EncodeOptions) ([]int32, error) {
 	return t.Append(nil, text, opts)
 }
 
-// Append is Encode that appends to dst. On an error dst is returned unchanged.
+// Append appends the tokens of text to dst, as Encode returns them. After an error, it returns dst unchanged.
 func (t *Tokenizer) Append(dst []int32, text string, opts EncodeOptions) ([]int32, error) {
 	if len(text) > math.MaxInt32-1 {
 		return dst, fmt.Errorf("tokenizer: %w: the text has %d bytes, want at most %d", ErrUnencodable, len(text),
@@ -85,18 +82,18 @@ type encoder struct {
 	opts EncodeOptions
 	ids  []int32
 
-	start int // index in ids at which the tokens of this call begin
+	start int // number of ids in dst before this call
 }
 
 // fewest returns a lower bound of the number of tokens of a text with the given number of bytes.
 func (t *Tokenizer) fewest(bytes int) int {
 	if len(t.normalizers) > 0 || t.model.unknown >= 0 || !t.model.byteLevel {
-		return 0 // normalisation may shorten text, or one token may stand for any part of it
+		return 0 // a normalizer may shorten the text, or one unknown token may replace any part of it
 	}
 	return bytes / max(t.longest, 1)
 }
 
-// text encodes a whole text: added tokens, which are matched before normalisation, and the text between them.
+// text encodes a text: first added tokens that are matched before normalisation, then the text between them.
 func (e *encoder) text(s string) error {
 	return e.split(&e.t.raw, s, e.opts.Literal, func(s string, literal []mark.Span) error {
 		n := e.t.normalize(s)
@@ -104,7 +101,7 @@ func (e *encoder) text(s string) error {
 	})
 }
 
-// split appends the added tokens of set that it finds in s outside literal, and passes the text between them to rest.
+// split appends the added tokens of set in s, outside literal, and calls rest with the text between them.
 func (e *encoder) split(set *addedSet, s string, literal []mark.Span, rest func(string, []mark.Span) error) error {
 	at, ahead := 0, literal
 	for e.opts.ParseSpecial {
@@ -160,19 +157,18 @@ func (t *Tokenizer) normalize(s string) string {
 	return s
 }
 
-// normalizedSpans returns the spans of n, the normalised s, that correspond to literal in s. Normalisation can join
-// characters across the edge of a span; then the span is extended by the joined characters.
+// normalizedSpans returns the spans in n, the normalised s, that correspond to the spans literal in s. If normalisation
+// joins characters across the edge of a span, the span includes the joined characters.
 func (t *Tokenizer) normalizedSpans(s, n string, literal []mark.Span) []mark.Span {
 	if len(literal) == 0 || len(t.normalizers) == 0 {
 		return literal
 	}
 	if _, _, tok := t.normed.find(n, 0, nil); tok == nil {
-		return nil // no added token can be found in the text
+		return nil // the text contains no added token
 	}
 	var out []mark.Span
 	for _, m := range literal {
-		// The bytes that result from s[:Start] alone, and those that result from s[End:] alone, are outside of the
-		// span.
+		// Bytes that result from s[:Start] alone, or from s[End:] alone, are outside the span.
 		start, after := commonPrefix(n, t.normalize(s[:m.Start])), commonSuffix(n, t.normalize(s[m.End:]))
 		if len(out) > 0 {
 			start = max(start, out[len(out)-1].End)

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// file is tokenizer.json, divided into its parts. The parts are parsed later: vocabulary and merges can be parsed only
-// once it is known whether the pre-tokenizer is byte-level, and that may come later in the file.
+// file is tokenizer.json, divided into its parts. Vocabulary and merges are parsed last, because their format depends
+// on the pre-tokenizer, which may be at the end of the file.
 type file struct {
 	added         []addedToken
 	normalizer    json.RawMessage
@@ -65,7 +65,7 @@ func parseFile(data []byte) (*file, error) {
 		case "decoder":
 			f.decoder = orNil(value)
 		}
-		return nil // version, truncation and padding do not change tokens
+		return nil // version, truncation and padding do not affect tokens
 	})
 	if err == nil {
 		err = r.End("the end of the file")
@@ -79,7 +79,7 @@ func parseFile(data []byte) (*file, error) {
 	return &f, f.model.options.check()
 }
 
-// read reads the model object that follows in r.
+// read reads the model object.
 func (m *modelFile) read(r *jsonscan.Scanner) error {
 	small := map[string]json.RawMessage{}
 	err := r.Object(func(key []byte, _ int) error {
@@ -101,7 +101,7 @@ func (m *modelFile) read(r *jsonscan.Scanner) error {
 	if err != nil {
 		return err
 	}
-	// The small fields are collected in one object, so that encoding/json checks their types.
+	// Join the small fields to one object, whose types encoding/json checks.
 	object, err := json.Marshal(small)
 	if err != nil {
 		return malformed("model: %v", err)
@@ -109,7 +109,7 @@ func (m *modelFile) read(r *jsonscan.Scanner) error {
 	return decodeJSON("model", object, &m.options)
 }
 
-// check refuses models and options that would give other tokens than the reference.
+// check returns an error for models and options with which tokens would differ from those of the reference.
 func (o *modelOptions) check() error {
 	if o.Type != "BPE" && o.Type != "" { // older files have no type
 		return unsupported("model", o.Type, "BPE")
@@ -126,7 +126,7 @@ func (o *modelOptions) check() error {
 	return nil
 }
 
-// decodeJSON unmarshals one named part.
+// decodeJSON unmarshals one named part of the file.
 func decodeJSON(name string, value json.RawMessage, into any) error {
 	if err := json.Unmarshal(value, into); err != nil {
 		return malformed("%s: %v", name, err)
@@ -142,11 +142,11 @@ func orNil(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// maxNesting is the maximum depth of nested sequences.
+// maxNesting is the maximum nesting depth of sequences.
 const maxNesting = 16
 
 // eachComponent calls visit with the component of a part of tokenizer.json or, if it is a Sequence, with the components
-// in its list, in order. A nil value has none.
+// in its list, in order. A nil value has no components.
 func eachComponent(part, list string, value json.RawMessage,
 	visit func(kind string, value json.RawMessage) error) error {
 	var walk func(value json.RawMessage, depth int) error

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// asMalformed converts a syntax error to ErrMalformed with the same text.
+// asMalformed converts a JSON syntax error to ErrMalformed.
 func asMalformed(err error) error {
 	var syntax *jsonscan.SyntaxError
 	if errors.As(err, &syntax) {

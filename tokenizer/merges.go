@@ -9,25 +9,25 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// noMerge is the rank of a pair that does not merge; it is higher than all ranks.
+// noMerge is the rank of a pair that is not merged; it is higher than all ranks.
 const noMerge = math.MaxInt32
 
-// mergeTable maps a pair of token ids to the rank and the result of its merge.
+// mergeTable maps a pair of token ids to the rank and the result of their merge.
 type mergeTable struct {
-	slots []mergeSlot // open addressing, linear probing
+	slots []mergeSlot // hash table with open addressing and linear probing
 	mask  uint64
 }
 
-// mergeSlot is one merge. The key is the pair plus one, so that zero means empty.
+// mergeSlot is one merge. key is the key of the pair plus one; zero means empty.
 type mergeSlot struct {
 	key  uint64
-	rank int32 // position in the file; the merge with the lowest rank is applied first
-	id   int32 // token that results from the merge
+	rank int32 // position in the file; the lowest rank is merged first
+	id   int32 // resulting token
 }
 
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) + 1 }
 
-// find returns the rank and the result of merging a and b; the rank is noMerge if they do not merge.
+// find returns the rank and the result of merging a and b. The rank is noMerge if they are not merged.
 func (t *mergeTable) find(a, b int32) (rank, id int32) {
 	key := pairKey(a, b)
 	for i := spread(key) & t.mask; ; i = (i + 1) & t.mask {
@@ -40,7 +40,7 @@ func (t *mergeTable) find(a, b int32) (rank, id int32) {
 	}
 }
 
-// put adds a merge; if a pair is listed twice, the later one counts.
+// put adds a merge. If a pair is listed twice, the later one is used.
 func (t *mergeTable) put(a, b, rank, id int32) {
 	key := pairKey(a, b)
 	i := spread(key) & t.mask
@@ -53,13 +53,13 @@ func (t *mergeTable) put(a, b, rank, id int32) {
 // resolver finds the id of a token by its spelling in the file.
 type resolver struct {
 	words *vocab
-	odd   map[string]int32 // tokens that cannot be found by their bytes, by their spelling
+	odd   map[string]int32 // tokens by spelling that cannot be found by their bytes
 	// unspell appends the bytes that a spelling represents; ok is false if it represents only itself.
 	unspell func(dst, word []byte) (_ []byte, ok bool)
 	buf     []byte
 }
 
-// pair resolves both halves of a merge and their result. If one of them is not in the vocabulary, missing is its
+// pair returns the ids of both halves of a merge and of the result. If one is not in the vocabulary, missing is its
 // spelling.
 func (r *resolver) pair(a, b []byte) (ids [3]int32, missing []byte) {
 	buf, okA := r.unspell(r.buf[:0], a)
@@ -85,7 +85,7 @@ func (r *resolver) pair(a, b []byte) (ids [3]int32, missing []byte) {
 	return ids, nil
 }
 
-// one resolves a single spelling.
+// one returns the id of a token by its spelling.
 func (r *resolver) one(word []byte) (id int32, ok bool) {
 	if raw, ok := r.unspell(nil, word); ok {
 		if id, ok := lookup(r.words, raw); ok {
@@ -96,10 +96,10 @@ func (r *resolver) one(word []byte) (id int32, ok bool) {
 	return id, ok
 }
 
-// readMerges reads both forms of the list: "a b" and ["a", "b"].
+// readMerges reads the list of merges, in either format: "a b" or ["a", "b"].
 func readMerges(data json.RawMessage, names *resolver) (mergeTable, error) {
 	slots := 4
-	// A merge takes at least 7 bytes of JSON; half-empty tables are fast.
+	// A merge has at least 7 bytes of JSON. The table is at most half full.
 	for n := len(data) / 7; slots < n && slots < 1<<18; {
 		slots *= 2
 	}
@@ -126,8 +126,7 @@ func readMerges(data json.RawMessage, names *resolver) (mergeTable, error) {
 	return t, asMalformed(err)
 }
 
-// readMerge reads one merge; left is a buffer for the first half, the second half
-// is valid until the next read.
+// readMerge reads one merge. left is a buffer for the first half; the second half is valid until the next read.
 func readMerge(r *jsonscan.Scanner, left *[]byte) (right []byte, err error) {
 	if r.Next() != '[' {
 		both, err := r.Str()
@@ -160,7 +159,7 @@ func readMerge(r *jsonscan.Scanner, left *[]byte) (right []byte, err error) {
 	return right, err
 }
 
-// grow doubles the table.
+// grow doubles the size of the table.
 func (t *mergeTable) grow() {
 	old := t.slots
 	t.slots = make([]mergeSlot, 2*len(old))

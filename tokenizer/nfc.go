@@ -9,11 +9,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// joiner is inserted by package norm into runs of more than 30 combining marks, to limit the memory of a stream. The
-// normal form in tokenizer training has no such limit.
+// joiner is inserted by package norm into runs of more than 30 combining marks. Tokenizers are trained without it.
 const joiner = "\u034f"
 
-// nfc returns s in Unicode Normalization Form C. Bytes that are not UTF-8 are unchanged.
+// nfc returns s in Unicode Normalization Form C. Invalid bytes are not changed.
 func nfc(s string) string {
 	out := norm.NFC.String(s)
 	if strings.Count(out, joiner) == strings.Count(s, joiner) {
@@ -40,7 +39,7 @@ func nfc(s string) string {
 	return b.String()
 }
 
-// decompose decomposes every character of a string and sorts combining marks into canonical order.
+// decompose returns the decomposed characters of a string, with combining marks in canonical order.
 func decompose(s string) []rune {
 	var out []rune
 	for _, r := range s {
@@ -59,7 +58,7 @@ func decompose(s string) []rune {
 	return out
 }
 
-// compose joins each starter with the characters after it that no other character blocks. It works in place.
+// compose composes each starter with the following characters that are not blocked. It works in place.
 func compose(text []rune) []rune {
 	starter, out := -1, text[:0]
 	for _, r := range text {
@@ -83,5 +82,5 @@ func compose(text []rune) []rune {
 	return out
 }
 
-// combiningClass returns the canonical combining class of a character; 0 means a starter.
+// combiningClass returns the canonical combining class of a character; it is 0 for a starter.
 func combiningClass(r rune) uint8 { return norm.NFC.PropertiesString(string(r)).CCC() }

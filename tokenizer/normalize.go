@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// normalizer rewrites text before it is divided into pieces.
+// normalizer changes text before it is divided into pieces.
 type normalizer func(string) string
 
-// newNormalizers reads the normalizer of tokenizer.json; nil means none.
+// newNormalizers reads the normalizer of tokenizer.json; nil means that there is none.
 func newNormalizers(value json.RawMessage) (list []normalizer, err error) {
 	err = eachComponent("normalizer", "normalizers", value, func(kind string, value json.RawMessage) error {
 		n, err := newNormalizer(kind, value)
@@ -38,7 +38,7 @@ func newNormalizer(kind string, value json.RawMessage) (normalizer, error) {
 	return nil, unsupported("normalizer", kind, "Sequence", "NFC", "Replace", "Prepend")
 }
 
-// readReplace reads the Replace of a normalizer or a decoder: a literal and its replacement.
+// readReplace reads a component Replace: a literal and its replacement.
 func readReplace(part string, value json.RawMessage) (old, content string, err error) {
 	var c struct {
 		Pattern patternFile

@@ -9,14 +9,14 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// Limits of one search of the pattern engine, which backtracks: a pattern that takes exponential time on some text
-// fails that request, not the process.
+// Limits of one search. The pattern engine backtracks and may take exponential time for some texts; such a request then
+// fails.
 const (
 	matchTimeout   = 5 * time.Second
 	backtrackSlots = 1 << 24
 )
 
-// span is a part of a string, in bytes: s[start:end].
+// span is the part s[start:end] of a string, in bytes.
 type span struct{ start, end int32 }
 
 func (p span) of(s string) string { return s[p.start:p.end] }
@@ -29,7 +29,7 @@ func appendSpan(dst []span, start, end int) []span {
 	return append(dst, span{int32(start), int32(end)})
 }
 
-// matcher finds all matches of a pattern, left to right, not overlapping.
+// matcher finds all matches of a pattern, left to right, without overlaps.
 type matcher interface {
 	matches(sc *scratch, s string, dst []span) ([]span, error)
 }
@@ -50,12 +50,12 @@ func newMatcher(p patternFile) (matcher, error) {
 	return nil, malformed(`a pattern has neither "Regex" nor "String"`)
 }
 
-// canonicalPattern writes line breaks inside a pattern as escapes: files use both forms, which are the same pattern.
+// canonicalPattern replaces line breaks in a pattern by escapes, because files contain both.
 func canonicalPattern(p string) string {
 	return strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(p)
 }
 
-// stringMatcher matches a literal; the empty literal matches nothing.
+// stringMatcher matches a literal; an empty one matches nothing.
 type stringMatcher string
 
 func (m stringMatcher) matches(_ *scratch, s string, dst []span) ([]span, error) {
@@ -72,17 +72,16 @@ func (m stringMatcher) matches(_ *scratch, s string, dst []span) ([]span, error)
 	}
 }
 
-// regexMatcher matches a regular expression with look-around.
+// regexMatcher matches a regular expression, which may have look-around.
 type regexMatcher struct{ re *regexp2.Regexp }
 
 func (m regexMatcher) matches(sc *scratch, s string, dst []span) ([]span, error) {
 	runes := sc.runes[:0]
-	for _, r := range s { // an invalid byte counts as one U+FFFD that is one byte long
+	for _, r := range s { // an invalid byte counts as U+FFFD and has one byte
 		runes = append(runes, r)
 	}
 	sc.runes = runes
-	// The engine counts in characters, and matches are returned in order: one cursor converts both ends of each match
-	// to byte positions.
+	// The engine counts in characters and returns matches in order, so one cursor converts their ends to byte offsets.
 	chars, bytes, first := 0, 0, len(dst)
 	seek := func(to int) int32 {
 		for ; chars < to; chars++ {
@@ -95,7 +94,7 @@ func (m regexMatcher) matches(sc *scratch, s string, dst []span) ([]span, error)
 		at, n, _ := v.GroupRange(0)
 		p := span{seek(at), 0}
 		p.end = seek(at + n)
-		// An empty match right after another one is skipped.
+		// Skip an empty match directly after another match.
 		if n > 0 || len(dst) == first || dst[len(dst)-1].end != p.start {
 			dst = append(dst, p)
 		}

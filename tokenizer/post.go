@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// frame holds the tokens that AddSpecial adds around a text.
+// frame holds the tokens that AddSpecial adds before and after a text.
 type frame struct {
 	before, after []int32
 }
 
-// newFrame reads the post-processor of tokenizer.json; nil means none.
+// newFrame reads the post-processor of tokenizer.json; nil means that there is none.
 func newFrame(value json.RawMessage) (f frame, err error) {
 	err = eachComponent("post_processor", "processors", value, func(kind string, value json.RawMessage) error {
 		switch kind {
-		case "ByteLevel": // changes only offsets, which this package does not report
+		case "ByteLevel": // changes only offsets, which this package does not return
 			return nil
 		case "TemplateProcessing":
 			return f.addTemplate(value)
@@ -24,8 +24,7 @@ func newFrame(value json.RawMessage) (f frame, err error) {
 	return f, err
 }
 
-// templateFile is a TemplateProcessing; only its template for a single text is
-// used.
+// templateFile is a TemplateProcessing, of which only the template for a single text is used.
 type templateFile struct {
 	Single []struct {
 		SpecialToken *struct{ ID string }
@@ -66,7 +65,7 @@ func (f *frame) addTemplate(value json.RawMessage) error {
 	return nil
 }
 
-// check checks that every id is a token.
+// check returns an error if an id is not a token.
 func (f *frame) check(v *vocab) error {
 	for _, id := range slices.Concat(f.before, f.after) {
 		if v.str(id) == "" {

@@ -6,34 +6,32 @@ import (
 	"strings"
 )
 
-// stage is one step of pre-tokenization: it appends to dst the pieces of s, in order, none of them empty.
+// stage is a step of pre-tokenization: it appends to dst the pieces of s, in order and not empty.
 type stage interface {
 	cut(sc *scratch, s string, dst []span) ([]span, error)
 }
 
-// pipeline is the pre-tokenizer: every stage divides the pieces of the previous one, without their context.
+// pipeline is the pre-tokenizer: each stage divides the pieces of the previous stage, one by one.
 type pipeline struct {
 	stages    []stage
-	byteLevel bool // whether pieces are converted to bytes afterwards
-	// prefixAt is the stage before which a piece gets a leading space if it has
-	// none, -1 for never.
+	byteLevel bool // whether the pieces are then converted to bytes
+	// prefixAt is the stage before which pieces without a leading space get one, or -1.
 	prefixAt int
 }
 
-// scratch holds the buffers of one Encode call; later calls reuse them.
+// scratch holds buffers that calls of Encode reuse.
 type scratch struct {
-	spans [][]span // [stages] pieces that a stage has made of its current input
+	spans [][]span // [stages] pieces of the stage's current input
 	found []span
 	parts []part
 	runes []rune
 	merge mergeBuffers
 }
 
-// keepElements is the size of the largest buffer that is kept for the next call, so that a text that needed more does
-// not hold its memory forever.
+// keepElements is the maximum number of elements of a buffer that is kept for later calls.
 const keepElements = 1 << 16
 
-// trim drops large buffers.
+// trim releases large buffers.
 func (sc *scratch) trim() {
 	for k := range sc.spans {
 		sc.spans[k] = keep(sc.spans[k])
@@ -59,7 +57,7 @@ func (p *pipeline) each(sc *scratch, s string, emit func(piece string) error) er
 	return p.from(0, sc, s, emit)
 }
 
-// from runs the stages from the k-th on.
+// from runs stage k and later ones.
 func (p *pipeline) from(k int, sc *scratch, s string, emit func(piece string) error) error {
 	if k == p.prefixAt && !strings.HasPrefix(s, " ") {
 		s = " " + s
@@ -80,7 +78,7 @@ func (p *pipeline) from(k int, sc *scratch, s string, emit func(piece string) er
 	return nil
 }
 
-// newPipeline reads the pre-tokenizer of tokenizer.json; nil means none.
+// newPipeline reads the pre-tokenizer of tokenizer.json; nil means that there is none.
 func newPipeline(value json.RawMessage) (*pipeline, error) {
 	p := &pipeline{prefixAt: -1}
 	return p, eachComponent("pre_tokenizer", "pretokenizers", value, p.add)
@@ -131,7 +129,7 @@ func (p *pipeline) add(kind string, value json.RawMessage) error {
 	return unsupported("pre_tokenizer", kind, "Sequence", "Split", "Digits", "ByteLevel")
 }
 
-// newSplit reads a Split; it uses a hand-written scanner if there is one.
+// newSplit reads a component Split. For known patterns it uses a scanner instead of the pattern engine.
 func newSplit(value json.RawMessage) (stage, error) {
 	var c struct {
 		Pattern  patternFile

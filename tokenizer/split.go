@@ -1,17 +1,17 @@
 package tokenizer
 
-// behavior determines how a split treats its matches.
+// behavior states what a split does with matches.
 type behavior int
 
 const (
-	isolated       behavior = iota // matches and the texts between them are pieces
-	removed                        // matches are dropped
-	mergedPrevious                 // a match ends the piece before it
-	mergedNext                     // a match begins the piece after it
-	contiguous                     // like isolated, but adjacent matches are one piece
+	isolated       behavior = iota // matches and the text between them are pieces
+	removed                        // matches are removed
+	mergedPrevious                 // a match is joined to the piece before it
+	mergedNext                     // a match is joined to the piece after it
+	contiguous                     // as isolated, but adjacent matches are one piece
 )
 
-// behaviors maps the names in tokenizer.json.
+// behaviors maps names in tokenizer.json to behaviours.
 var behaviors = map[string]behavior{
 	"Isolated":           isolated,
 	"Removed":            removed,
@@ -20,14 +20,14 @@ var behaviors = map[string]behavior{
 	"Contiguous":         contiguous,
 }
 
-// splitStage splits a string at the matches of a pattern or, inverted, at the text between them.
+// splitStage splits at the matches of a pattern or, if inverted, at the text between them.
 type splitStage struct {
 	pattern  matcher
 	behavior behavior
 	invert   bool
 }
 
-// part is a span that did or did not match.
+// part is a span of the text. It says whether the span is a match.
 type part struct {
 	span
 	match bool
@@ -58,12 +58,12 @@ func (st splitStage) cut(sc *scratch, s string, dst []span) ([]span, error) {
 	return st.behavior.join(parts, dst), nil
 }
 
-// join appends the pieces that parts form, none of them empty.
+// join appends the pieces for a list of parts. Empty pieces are omitted.
 func (b behavior) join(parts []part, dst []span) []span {
 	first := len(dst)
-	matched := false // whether the part before was a match
+	matched := false // whether the previous part was a match
 	if b == mergedNext {
-		// A match is joined to the text after it unless that is a match too.
+		// A match is joined to the text after it, unless that is also a match.
 		for i, p := range parts {
 			begins := i == 0 || !parts[i-1].match || p.match
 			dst = extend(dst, first, p.span, !begins)
@@ -88,8 +88,8 @@ func (b behavior) join(parts []part, dst []span) []span {
 	return dst
 }
 
-// extend appends p or, if glued, extends the last span (from first on) to its end. Empty spans only mark a split
-// position.
+// extend appends p to dst. If glued is true and the last span (at or after first) ends where p begins, that span is
+// extended instead. Empty spans mark only a position.
 func extend(dst []span, first int, p span, glued bool) []span {
 	if glued && len(dst) > first && dst[len(dst)-1].end == p.start {
 		dst[len(dst)-1].end = p.end

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// RanksName is the file that Kimi checkpoints have instead of tokenizer.json: one line for each token, with its bytes
-// in base64 and its rank, which is its id. It does not contain the pre-tokenizer pattern and the special tokens.
+// RanksName is the file that Kimi checkpoints have instead of tokenizer.json: one line per token, with its bytes in
+// base64 and its rank, which is the id. It contains neither the pre-tokenizer's pattern nor special tokens.
 const RanksName = "tiktoken.model"
 
 // ranksPattern is Kimi's pre-tokenizer pattern: runs of Han characters, words with at most one character before them,
-// up to three digits. The release uses an intersection with non-Han characters; the pattern here uses a subtraction.
+// up to three digits. The release writes the last class as an intersection; here it is a subtraction.
 const ranksPattern = `[\p{Han}]+|` +
 	`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]+` +
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
@@ -23,13 +23,13 @@ const ranksPattern = `[\p{Han}]+|` +
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 	`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// ranksReserved is the number of special tokens after the ranks. Those that tokenizer_config.json does not list are
-// named by their id.
+// ranksReserved is the number of special tokens after the ranks. If tokenizer_config.json does not list one, its name
+// contains its id.
 const ranksReserved = 256
 
-// FromRanks returns a tokenizer.json that encodes like a ranks file; tokenizer_config.json, which may be nil, lists the
-// special tokens. Merges are derived from the tokens: in a token's bytes all pairs of lower rank are merged, lowest
-// first, and the two remaining parts are its own pair.
+// FromRanks converts a ranks file to a tokenizer.json with the same encoding. configJSON is tokenizer_config.json,
+// which lists special tokens, or nil. Merges are derived from tokens: after all merges of lower rank, the bytes of a
+// token are two parts, which are its pair.
 func FromRanks(ranks, configJSON []byte) ([]byte, error) {
 	words, err := readRanks(ranks)
 	if err != nil {
@@ -64,12 +64,12 @@ func FromRanks(ranks, configJSON []byte) ([]byte, error) {
 			{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
 		}},
 		"decoder": object{"type": "ByteLevel"},
-		// A piece that equals a token becomes that token, whatever its merges.
+		// A piece that equals a token becomes that token, without merges.
 		"model": object{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges},
 	})
 }
 
-// readRanks reads the tokens in the order of their ranks, which must have no gaps.
+// readRanks reads the tokens in the order of their ranks, which must be consecutive.
 func readRanks(data []byte) ([]string, error) {
 	var words []string
 	for n := 1; len(data) > 0; n++ {
@@ -96,7 +96,7 @@ func readRanks(data []byte) ([]string, error) {
 	return words, nil
 }
 
-// ranksAdded returns the special tokens after the given number of ranks.
+// ranksAdded returns the special tokens, whose ids follow the given number of ranks.
 func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	var cfg struct {
 		Added map[string]addedToken `json:"added_tokens_decoder"`
@@ -123,7 +123,8 @@ func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	return list, nil
 }
 
-// mergeBelow merges the bytes of a word by pairs of ranks below a limit, lowest first, and leftmost among equals.
+// mergeBelow merges the bytes of a word with the pairs of ranks below limit: lowest rank first, of several the
+// leftmost.
 func mergeBelow(rank map[string]int, word string, limit int) []string {
 	parts := strings.Split(word, "")
 	if len(parts) != len(word) { // parts are bytes, not characters
@@ -147,7 +148,7 @@ func mergeBelow(rank map[string]int, word string, limit int) []string {
 	}
 }
 
-// spelled writes bytes in the byte-level alphabet.
+// spelled returns bytes in the byte-level alphabet.
 func spelled(word string) string {
 	out := make([]rune, len(word))
 	for i := range len(word) {
@@ -156,7 +157,7 @@ func spelled(word string) string {
 	return string(out)
 }
 
-// alphabetRune is the inverse of alphabetByte.
+// alphabetRune maps a byte to its character in the byte-level alphabet.
 var alphabetRune = func() (table [256]rune) {
 	for r, b := range alphabetByte {
 		if b >= 0 {

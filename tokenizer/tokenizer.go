@@ -11,13 +11,13 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Tokenizer encodes and decodes with one checkpoint's vocabulary. It is safe for concurrent use and immutable, except
-// for its cache of recent pieces, which changes no result.
+// Tokenizer encodes and decodes with the vocabulary of a checkpoint. It is safe for concurrent use, and immutable
+// except for its cache.
 type Tokenizer struct {
 	model       bpe
 	out         *vocab   // tokens by the bytes that they represent
 	longest     int      // bytes of the longest token
-	raw, normed addedSet // added tokens that are searched for before (raw) and after (normed) normalisation
+	raw, normed addedSet // added tokens that are matched before (raw) and after (normed) normalisation
 	normalizers []normalizer
 	pieces      *pipeline
 	detok       *detok
@@ -27,10 +27,10 @@ type Tokenizer struct {
 	special  []bool           // [size] whether the token is special
 	specials []int32          // ids of special tokens, ascending
 
-	bos, eos     int32 // tokens that begin and end a text; -1 if there is none
+	bos, eos     int32 // tokens that begin and end a text, or -1
 	chatTemplate string
 
-	scratch sync.Pool // buffers (*scratch)
+	scratch sync.Pool // *scratch
 }
 
 // Open reads the tokenizer of a checkpoint folder: tokenizer.json or, without it, tiktoken.model, and
@@ -68,7 +68,7 @@ func Has(dir string) bool {
 	return false
 }
 
-// readVocabulary returns tokenizer.json of a folder, or its equivalent.
+// readVocabulary returns the tokenizer.json of a folder, converted from tiktoken.model if necessary.
 func readVocabulary(dir string, cfg []byte) ([]byte, error) {
 	data, err := textfile.Read(filepath.Join(dir, "tokenizer.json"), textfile.Tokenizer)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -84,8 +84,7 @@ func readVocabulary(dir string, cfg []byte) ([]byte, error) {
 	return data, err
 }
 
-// New makes a tokenizer from the contents of tokenizer.json and
-// tokenizer_config.json; the latter may be nil. Neither is kept.
+// New returns the tokenizer for the contents of tokenizer.json and of tokenizer_config.json, which may be nil.
 func New(tokenizerJSON, tokenizerConfigJSON []byte) (*Tokenizer, error) {
 	t, err := build(tokenizerJSON, tokenizerConfigJSON)
 	if err != nil {
@@ -94,19 +93,19 @@ func New(tokenizerJSON, tokenizerConfigJSON []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// VocabSize returns the largest token id plus one. A model's own vocabulary can be larger: ids beyond are padding and
-// represent nothing.
+// VocabSize returns the largest token id plus one. The vocabulary of the model may be larger; further ids are padding
+// without text.
 func (t *Tokenizer) VocabSize() int { return t.out.size() }
 
-// Bytes returns the bytes that a token represents, which need not be whole characters. The slice is shared and must not
-// be changed; it is nil if there is no such token.
+// Bytes returns the bytes that a token represents, which may begin or end inside a character. The slice must not be
+// modified; it is nil if there is no such token.
 func (t *Tokenizer) Bytes(id int32) []byte { return t.out.bytes(id) }
 
 // Text returns Bytes as a string, without a copy.
 func (t *Tokenizer) Text(id int32) string { return t.out.str(id) }
 
-// TokenID returns the token that represents exactly this text: an added token, or else one of the vocabulary. Spaces
-// are written as spaces.
+// TokenID returns the token with exactly this text: an added token, otherwise one of the vocabulary. A space in text is
+// a space, not Ġ.
 func (t *Tokenizer) TokenID(text string) (id int32, ok bool) {
 	if id, ok := t.added[text]; ok {
 		return id, true
@@ -123,19 +122,18 @@ func (t *Tokenizer) TokenID(text string) (id int32, ok bool) {
 // Special returns the ids of special tokens, ascending.
 func (t *Tokenizer) Special() []int32 { return append([]int32(nil), t.specials...) }
 
-// IsSpecial reports whether id is a special token: one that Decode can omit.
+// IsSpecial reports whether id is a special token, which Decode can omit.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.out.has(id) && t.special[id] }
 
-// IsAdded reports whether id is an added token, special or not: text becomes such a token only with
+// IsAdded reports whether id is an added token, special or not. Encode produces it only with
 // EncodeOptions.ParseSpecial. DeepSeek's <｜User｜> is added but not special.
 func (t *Tokenizer) IsAdded(id int32) bool { return t.out.has(id) && t.model.added[id] }
 
-// BOS returns the token that begins a text, if the configuration defines one.
+// BOS returns the beginning-of-text token; ok is false if the configuration has none.
 func (t *Tokenizer) BOS() (id int32, ok bool) { return t.bos, t.bos >= 0 }
 
-// EOS returns the token that ends a text, if the configuration defines one. A model's generation configuration can list
-// more.
+// EOS returns the end-of-text token; ok is false if the configuration has none. generation_config.json may list more.
 func (t *Tokenizer) EOS() (id int32, ok bool) { return t.eos, t.eos >= 0 }
 
-// ChatTemplate returns the checkpoint's Jinja template, "" if it has none.
+// ChatTemplate returns the checkpoint's Jinja template, or "".
 func (t *Tokenizer) ChatTemplate() string { return t.chatTemplate }

@@ -2,39 +2,39 @@ package tokenizer
 
 import "slices"
 
-// maxID is the maximum token id, so that a damaged file cannot allocate gigabytes. The largest vocabularies in use have
-// 262,144 entries.
+// maxID is the maximum token id, so that a damaged file cannot allocate gigabytes. Vocabularies have at most 262,144
+// entries.
 const maxID = 1<<22 - 1
 
-// vocab maps ids to byte strings and back. All strings are in one block, in id order; an id without a token has an
-// empty string.
+// vocab maps ids to byte strings and back. All strings are in one block, in the order of ids. An id without a token has
+// an empty string.
 type vocab struct {
 	text  string
-	raw   []byte   // bytes of all tokens, for callers that need slices
+	raw   []byte   // bytes of text, for callers that need slices
 	off   []uint32 // [size+1] offset of each id's bytes in raw
-	slots []int32  // hash table of ids, -1 empty; linear probing
+	slots []int32  // hash table of ids with linear probing; -1 is empty
 }
 
 // vocabBuilder collects tokens in any order.
 type vocabBuilder struct {
 	arena  []byte
 	words  []builtWord
-	unique bool // whether two tokens with equal bytes are an error; otherwise the first is found
+	unique bool // whether two tokens with equal bytes are an error; otherwise lookup returns the first
 }
 
 type builtWord struct {
 	id       int32
 	off, len uint32
-	hidden   bool // whether the token has bytes but is not found by them
+	hidden   bool // whether lookup does not return the token
 }
 
-// add adds a token. A hidden token can be decoded but not looked up.
+// add adds a token. A hidden token can be decoded, but lookup does not return it.
 func (b *vocabBuilder) add(id int32, word []byte, hidden bool) {
 	b.words = append(b.words, builtWord{id, uint32(len(b.arena)), uint32(len(word)), hidden})
 	b.arena = append(b.arena, word...)
 }
 
-// build sorts the tokens by id. No two tokens may have the same id.
+// build builds the vocab. Two tokens with the same id are an error.
 func (b *vocabBuilder) build() (*vocab, error) {
 	slices.SortFunc(b.words, func(x, y builtWord) int { return int(x.id) - int(y.id) })
 	size := 0
@@ -82,10 +82,10 @@ func (b *vocabBuilder) bytes(w builtWord) []byte { return b.arena[w.off : w.off+
 // size returns the largest id plus one.
 func (v *vocab) size() int { return len(v.off) - 1 }
 
-// has reports whether id is in range; the token can still be empty.
+// has reports whether id is in range, even if it has no token.
 func (v *vocab) has(id int32) bool { return id >= 0 && int(id) < len(v.off)-1 }
 
-// str returns the token's bytes as a string, "" if there is no such token.
+// str returns the token's bytes as a string, or "" if there is no such token.
 func (v *vocab) str(id int32) string {
 	if !v.has(id) {
 		return ""
@@ -93,7 +93,7 @@ func (v *vocab) str(id int32) string {
 	return v.text[v.off[id]:v.off[id+1]]
 }
 
-// bytes returns the token's bytes, nil if there is no such token.
+// bytes returns the token's bytes, or nil if there is no such token.
 func (v *vocab) bytes(id int32) []byte {
 	if !v.has(id) || v.off[id] == v.off[id+1] {
 		return nil
@@ -107,7 +107,7 @@ func lookup[S string | []byte](v *vocab, word S) (id int32, ok bool) {
 	return v.slots[slot], ok
 }
 
-// probe returns the slot that contains word, or the empty slot for it.
+// probe returns the slot with word, or the empty slot for it.
 func probe[S string | []byte](v *vocab, word S) (slot int, found bool) {
 	mask := len(v.slots) - 1
 	for i := int(hashBytes(word)) & mask; ; i = (i + 1) & mask {
@@ -121,7 +121,7 @@ func probe[S string | []byte](v *vocab, word S) (slot int, found bool) {
 	}
 }
 
-// hashBytes computes FNV-1a with a final multiplication that spreads the high bits down.
+// hashBytes returns an FNV-1a hash, mixed by spread.
 func hashBytes[S string | []byte](s S) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {

@@ -8,51 +8,51 @@ import (
 	"sparrow/grammar"
 )
 
-// Store caches compiled schemas of tools, for requests with the same tools: an agent sends its list with every turn. It
-// is safe for concurrent use. Above its limit, unused schemas are dropped, the least recently used first.
+// Store caches compiled schemas of tools, because clients send the same tools in every turn. It is safe for concurrent
+// use. Above its limit, schemas that are not in use are dropped, the least recently used first.
 type Store struct {
 	most int // maximum number of bytes
 
 	mu       sync.Mutex
 	bytes    int
 	entries  map[storeKey]*entry
-	idle     *list.List // entries (*entry) without users, the least recently used first
+	idle     *list.List // entries (*entry) without users, least recently used first
 	compiled int64
 }
 
-// storeKey identifies a schema, and whether it is strict.
+// storeKey is a hash of a schema and of whether it is strict.
 type storeKey [sha256.Size]byte
 
 // entry is a compiled schema.
 type entry struct {
 	key   storeKey
 	args  *grammar.Grammar
-	whole bool // whether the schema cannot be followed, so that args accepts any object
+	whole bool // whether the grammar does not support the schema, so that args accepts any object
 	bytes int
 	users int
-	place *list.Element // position in idle; nil if the entry has users
+	place *list.Element // element of idle; nil if the entry has users
 }
 
-// NewStore makes a store of at most the given number of bytes.
+// NewStore returns a store of at most the given number of bytes.
 func NewStore(most int) *Store {
 	return &Store{most: most, entries: map[storeKey]*entry{}, idle: list.New()}
 }
 
-// Compiled returns how many schemas were compiled so far.
+// Compiled returns the number of schemas that were compiled.
 func (s *Store) Compiled() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.compiled
 }
 
-// Bytes returns the memory of the cached schemas.
+// Bytes returns the bytes of the cached schemas.
 func (s *Store) Bytes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
 }
 
-// use returns the entry of a schema, compiling the schema if it is not cached. The caller releases the entry.
+// use returns the entry of a schema, which is compiled if it is not cached. The caller calls giveBack.
 func (s *Store) use(schema []byte, strict bool, compile func() (*grammar.Grammar, bool, error)) (*entry, error) {
 	mode := byte(0)
 	if strict {
@@ -69,7 +69,7 @@ func (s *Store) use(schema []byte, strict bool, compile func() (*grammar.Grammar
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compiled++
-	if e := s.entries[key]; e != nil { // another request has stored it in the meantime
+	if e := s.entries[key]; e != nil { // another request has stored it meanwhile
 		args.Release()
 		s.begin(e)
 		return e, nil
@@ -91,7 +91,7 @@ func (s *Store) take(key storeKey) *entry {
 	return e
 }
 
-// begin adds a user. The caller holds mu.
+// begin adds a user to an entry. The caller holds mu.
 func (s *Store) begin(e *entry) {
 	if e.users++; e.place != nil {
 		s.idle.Remove(e.place)
@@ -99,7 +99,7 @@ func (s *Store) begin(e *entry) {
 	}
 }
 
-// giveBack removes a user.
+// giveBack removes a user of an entry.
 func (s *Store) giveBack(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Store) giveBack(e *entry) {
 	}
 }
 
-// shrink drops schemas without users until the rest fits. The caller holds mu.
+// shrink drops schemas without users until the limit is met. The caller holds mu.
 func (s *Store) shrink() {
 	for s.bytes > s.most && s.idle.Len() > 0 {
 		e := s.idle.Remove(s.idle.Front()).(*entry)

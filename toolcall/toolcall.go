@@ -1,9 +1,9 @@
-// Package toolcall keeps tool calls well formed while they are generated.
+// Package toolcall constrains the generation of tool calls.
 //
-// Its inputs are the call syntax of a chat format, the tools of a request and a tokenizer. Before every token it
-// returns which tokens are allowed next: in free text no stray marker; for a name one of the tools' names; for
-// arguments JSON that follows the tool's schema; and the markers in between. If a request requires a call, the mask
-// forces one from the first token of the answer.
+// Its inputs are the call syntax of a chat format, the tools of a request and a tokenizer. It returns the tokens that
+// are allowed next: in text all tokens except markers that do not begin a call; in a name those of the tools' names; in
+// arguments those of JSON that satisfies the tool's schema; otherwise the marker that must follow. If a request
+// requires a call, the answer must begin with one.
 package toolcall
 
 import (
@@ -23,14 +23,14 @@ var ErrTools = errors.New("toolcall: the tools cannot be enforced")
 // Options holds the requirements of a request.
 type Options struct {
 	Demand    bool   // whether the answer must be a call
-	Only      string // name of the only tool that the answer may call, or empty
+	Only      string // name of the only tool that may be called, or empty
 	Single    bool   // whether at most one call is allowed
-	Reasoning bool   // whether the reply begins inside reasoning
+	Reasoning bool   // whether the reply begins inside a reasoning block
 
-	Store *Store // schemas that were compiled for earlier requests; if nil, all schemas are compiled
+	Store *Store // cache of compiled schemas, or nil
 }
 
-// Rules holds the call rules of one request, shared by its choices.
+// Rules holds the constraints of one request, which all choices share.
 type Rules struct {
 	options Options
 	words   int
@@ -44,27 +44,27 @@ type Rules struct {
 	tools []tool
 
 	released atomic.Bool
-	// text is the mask of free text: every token except markers that do not begin a call. It is nil if calls contain no
-	// JSON.
+	// text is the mask outside of calls: all tokens except markers that do not begin a call. It is nil if arguments are
+	// not JSON.
 	text sample.Mask
 }
 
-// tool is a name as tokens, including Sep, and the grammar of its arguments.
+// tool holds the tokens of a tool's name, including Sep, and the grammar of its arguments.
 type tool struct {
 	index int // index of the tool in the request
 	name  []int32
-	args  *grammar.Grammar // grammar of the arguments; nil if arguments are not JSON
-	whole bool             // whether the schema cannot be followed, so that args accepts any object
-	from  *entry           // entry of the store that args belongs to; nil if args belongs to the rules
+	args  *grammar.Grammar // grammar of the arguments; nil if they are not JSON
+	whole bool             // whether the grammar does not support the schema, so that args accepts any object
+	from  *entry           // entry of the store with args; nil if args is not from a store
 }
 
-// Ignored is a keyword of a tool's schema that is not enforced. Without a keyword it is the whole schema.
+// Ignored is a keyword of a tool's schema that is not enforced. An empty keyword means the whole schema.
 type Ignored struct {
 	Tool int // index of the tool
 	grammar.Ignored
 }
 
-// Bytes returns the memory of the compiled schemas, without those of a store, which has its own limit.
+// Bytes returns the bytes of the compiled schemas, without those in a store.
 func (r *Rules) Bytes() (n int) {
 	for i := range r.tools {
 		if t := &r.tools[i]; t.args != nil && t.from == nil {
@@ -74,7 +74,7 @@ func (r *Rules) Bytes() (n int) {
 	return n
 }
 
-// Release reports that no sequence uses the rules any more. It may be called twice.
+// Release must be called when no sequence uses the rules any more. It may be called more than once.
 func (r *Rules) Release() {
 	if r.released.Swap(true) {
 		return
@@ -89,7 +89,7 @@ func (r *Rules) Release() {
 	}
 }
 
-// Ignored returns the keywords that the rules do not enforce.
+// Ignored returns the schema keywords that are not enforced.
 func (r *Rules) Ignored() []Ignored {
 	var list []Ignored
 	for i := range r.tools {
@@ -105,11 +105,11 @@ func (r *Rules) Ignored() []Ignored {
 	return list
 }
 
-// Encoder returns the tokens of a text, markers included.
+// Encoder returns the token ids of a text that may contain markers.
 type Encoder func(text string) ([]int32, error)
 
-// Compile prepares the rules. It returns nil without error if nothing is to be enforced: no call is required and the
-// format's calls cannot be recognised token by token or contain no JSON.
+// Compile compiles the rules. It returns nil, without an error, if nothing can be enforced: no call is required, and
+// the calls of the format do not begin with special tokens or contain no JSON.
 func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t *grammar.Tokens, eos []int32) (*Rules,
 	error) {
 	r := &Rules{options: o, words: t.MaskWords(), eos: eos, think: -1}
@@ -157,7 +157,7 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 	return r, errors.Join(errs...)
 }
 
-// freeText allows every token except markers of calls that do not begin a call: a stray marker would be content.
+// freeText returns the mask of all tokens except markers that do not begin a call, which would be content.
 func freeText(words int, markers []string, tokens func(string) []int32, begin ...int32) sample.Mask {
 	var stray []int32
 	for _, text := range markers {
@@ -168,7 +168,7 @@ func freeText(words int, markers []string, tokens func(string) []int32, begin ..
 	return sample.AllBut(64*words, stray)
 }
 
-// compileTool prepares one tool.
+// compileTool compiles the name and the arguments of a tool.
 func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Tokens, from *Store) (out tool, err error) {
 	out.name = name
 	if !s.JSON {
@@ -190,11 +190,11 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 	return out, nil
 }
 
-// compileSchema compiles the grammar of arguments. A schema that the grammar does not support is refused for strict
-// tools; for others any JSON object is accepted, and whole reports that.
+// compileSchema compiles the grammar of arguments. If the grammar does not support the schema, this is an error for a
+// strict tool; for other tools any JSON object is accepted, and whole is true.
 func compileSchema(schema []byte, strict bool, t *grammar.Tokens) (args *grammar.Grammar, whole bool, err error) {
 	if len(schema) > 0 {
-		// Members that the schema does not list are not generated, because the tool does not use them.
+		// Members that the schema does not list are not allowed, because the tool does not use them.
 		o := grammar.Options{ClosedObjects: true, Strict: strict}
 		if args, err = grammar.CompileWith(schema, t, o); err == nil || strict {
 			return args, false, err
@@ -205,31 +205,31 @@ func compileSchema(schema []byte, strict bool, t *grammar.Tokens) (args *grammar
 	return args, whole, err
 }
 
-// stage is the position of a reply within its calls.
+// stage is the position of a reply inside or outside of calls.
 type stage uint8
 
 const (
 	free    stage = iota // text
-	forced               // marker tokens, one after the other
-	naming               // a tool's name
+	forced               // marker tokens in queue
+	naming               // name of a tool
 	arguing              // JSON arguments
-	between              // after a call: another call or the end of the calls
-	ended                // only the end of the sequence
+	between              // after a call: another call, or the end of calls
+	ended                // only the end of the sequence is allowed
 )
 
-// State is one reply in progress.
+// State is the state of one running reply.
 type State struct {
 	rules *Rules
 	stage stage
-	queue []int32 // forced tokens that have not come yet
-	then  stage   // stage after the forced tokens
-	depth int     // tokens of the name so far
-	alive []bool  // for each tool, whether its name still matches
+	queue []int32 // marker tokens that must follow
+	then  stage   // stage after queue
+	depth int     // number of tokens of the name so far
+	alive []bool  // [tools] whether the tokens so far match the name
 	args  *grammar.State
-	lead  bool // whether a call is required when reasoning ends
+	lead  bool // whether a call must follow the reasoning
 }
 
-// Start begins a reply.
+// Start returns the state at the beginning of a reply.
 func (r *Rules) Start() *State {
 	s := &State{rules: r, alive: make([]bool, len(r.tools))}
 	switch {
@@ -252,13 +252,13 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// force queues marker tokens, which must come next.
+// force sets the marker tokens that must follow, and the stage after them.
 func (s *State) force(ids []int32, then stage) {
 	s.queue, s.then = ids, then
 	s.enter(forced)
 }
 
-// enter begins a stage.
+// enter begins a stage, or the next one if it is forced and no marker token remains.
 func (s *State) enter(next stage) {
 	if next == forced && len(s.queue) == 0 {
 		next = s.then
@@ -272,8 +272,8 @@ func (s *State) enter(next stage) {
 	}
 }
 
-// Mask fills dst with the tokens that are allowed next. It returns false and leaves dst unchanged if every token is
-// allowed.
+// Mask fills dst with the tokens that are allowed next. If every token is allowed, it returns false and does not change
+// dst.
 func (s *State) Mask(dst []uint64) (limited bool, err error) {
 	set := func(id int32) { dst[id/64] |= 1 << (id % 64) }
 	if s.stage == free && s.rules.text == nil {
@@ -299,7 +299,7 @@ func (s *State) Mask(dst []uint64) (limited bool, err error) {
 			return true, err
 		}
 		if s.args.Done() {
-			// The arguments are followed by the call's own marker, not by the end of the sequence.
+			// The closing marker of the call must follow the arguments, not the end of the sequence.
 			for _, id := range s.rules.eos {
 				dst[id/64] &^= 1 << (id % 64)
 			}
@@ -360,7 +360,7 @@ func (s *State) rejected(token int32) error {
 	return fmt.Errorf("%w: token %d does not belong to a call", ErrTools, token)
 }
 
-// watch detects the end of reasoning and a call that the model begins by itself.
+// watch detects the end of reasoning, and the beginning of a call.
 func (s *State) watch(token int32) {
 	switch {
 	case s.lead && token == s.rules.think:
@@ -374,8 +374,7 @@ func (s *State) watch(token int32) {
 	}
 }
 
-// name accepts a token of a tool's name. A name is complete only with its separator, so a name that is a prefix of
-// another one does not hide it.
+// name accepts a token of a tool's name. A name ends with its separator, so that it may be a prefix of another name.
 func (s *State) name(token int32) error {
 	fits := false
 	for i, x := range s.rules.tools {

@@ -1,4 +1,4 @@
-"""Tests of the generators and of the order of data. They need tokenizers and numpy, no torch."""
+"""Tests of the generators and of the order of data. They need tokenizers and numpy, but not torch."""
 import json
 import random
 import re
@@ -38,7 +38,7 @@ class Answers(unittest.TestCase):
     def test_word_problems_have_as_many_steps_as_asked(self):
         r = random.Random(1)
         counts = [word_problem(r, n).think.count(" = ") == n for n in (1, 2, 3, 4) for _ in range(100)]
-        self.assertGreater(sum(counts), 390)  # a share of fewer than five things has one step
+        self.assertGreater(sum(counts), 390)  # a division of fewer than five things has one step
 
     def test_a_document_states_what_it_is_asked(self):
         for seed in range(200):

@@ -13,7 +13,7 @@ from recipe.schedule import Schedule
 from recipe.train import Trainer
 
 
-torch.set_num_threads(1)  # on a shared machine more threads wait for each other
+torch.set_num_threads(1)  # on a shared machine more threads are slower
 
 
 class Rounding(unittest.TestCase):
@@ -80,7 +80,7 @@ class Forward(unittest.TestCase):
         self.assertEqual(score.decode(self.model, word), [word[0].answer])
 
     def test_later_tokens_change_nothing_before(self):
-        s = 320  # beyond the selection's size
+        s = 320  # more than the number of selected positions
         ids = torch.randint(3, 1280, (1, s + 1), generator=torch.Generator().manual_seed(4))
         other = ids.clone()
         other[0, 300:] = 7
@@ -105,7 +105,7 @@ class Training(unittest.TestCase):
             self.assertTrue(torch.equal(whole[name], parts[name]), name)
 
     def _train(self, stops):
-        """Six steps of 256 tokens, stopped and resumed at the given steps."""
+        """Trains six steps of 256 tokens, stopped and resumed at the given steps."""
         with tempfile.TemporaryDirectory() as d:
             for stop in stops:
                 model = Model(shape.read(), 1, "cpu")

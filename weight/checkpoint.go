@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/mmap"
 )
 
-// IndexName is the file that lists the tensors of a checkpoint in several files.
+// IndexName is the file that lists the tensors of a checkpoint of several files.
 const IndexName = "model.safetensors.index.json"
 
 const (
@@ -23,35 +23,34 @@ const (
 	extension  = ".safetensors"
 )
 
-// Checkpoint is an open set of tensors. Its methods may be called from many goroutines, except that Close must be the
-// last call: it unmaps the memory of every Tensor.Data.
+// Checkpoint is an open set of tensors. Its methods are safe for concurrent use, except Close, which unmaps the memory
+// of every Tensor.Data.
 type Checkpoint struct {
-	// Scheme is set once, before matrices are read.
+	// Scheme must be set before matrices are read.
 	Scheme Scheme
 
 	files    []FileInfo
 	maps     map[string]*mmap.File // mapped files by FileInfo.Path; empty for embedded bytes
 	stamps   map[string]stamp      // sizes and times of the files when they were opened; empty for embedded bytes
 	tensors  map[string]*Tensor
-	names    func() []string // sorted names, computed on first use: sorting costs as much as reading the header
+	names    func() []string // sorted names, computed on first use, because sorting takes as long as reading the header
 	metadata map[string]string
 	bytes    int64
-	drawn    bool // whether the checkpoint was made by FromShapes
+	drawn    bool // whether the checkpoint is from FromShapes
 	closed   bool
-	release  func() error // releases memory that the caller of FromTensors mapped; nil if there is none
+	release  func() error // releases the memory of FromTensors; may be nil
 }
 
-// FileInfo describes one file of a checkpoint.
+// FileInfo describes a file of a checkpoint.
 type FileInfo struct {
 	Path     string // path of the file, or the name given to FromBytes
 	Bytes    int64  // size of the whole file
-	Tensors  int    // tensors of the checkpoint in this file
-	Unlisted int    // tensors in the file that the index does not place here; they are not part of the checkpoint
+	Tensors  int    // number of tensors of the checkpoint in this file
+	Unlisted int    // number of other tensors, which the index does not place in this file
 }
 
-// Open opens the checkpoint in folder dir: the shards that model.safetensors.index.json names, else
-// model.safetensors, else the only *.safetensors file there. Every file is mapped and its header checked; no tensor
-// data is read.
+// Open opens the checkpoint in folder dir: the shards in model.safetensors.index.json, or model.safetensors, or the
+// only *.safetensors file. Every file is mapped and its header checked; no tensor data is read.
 func Open(dir string) (*Checkpoint, error) {
 	info, err := os.Stat(dir)
 	switch {
@@ -97,7 +96,7 @@ func OpenFile(path string) (*Checkpoint, error) {
 }
 
 // FromBytes opens a safetensors file that is already in memory; name is used as its path. The data is not copied and
-// must not change while the checkpoint is in use.
+// must not change.
 func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	sh, err := newShard(name, data)
 	if err != nil {
@@ -108,14 +107,14 @@ func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
-// FromTensors makes a checkpoint of tensors whose data the caller has in memory or has mapped. Close calls release,
-// which may be nil. A name that occurs twice is refused.
+// FromTensors returns a checkpoint of tensors in memory or in mapped files. Close calls release, which may be nil.
+// Duplicate names are an error.
 func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Checkpoint, error) {
 	c := newCheckpoint()
 	c.files, c.release = files, release
 	for i := range files {
 		at, err := stampOf(files[i].Path)
-		if err != nil { // the path is the name of bytes inside the program, not of a file
+		if err != nil { // the path names embedded bytes, not a file
 			clear(c.stamps)
 			break
 		}
@@ -133,8 +132,8 @@ func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Che
 	return c, nil
 }
 
-// FromShapes makes a checkpoint of tensors with random values instead of files. Tensors that describe others, such as
-// shapes, may have Data instead of Drawn.
+// FromShapes returns a checkpoint without files, whose tensors have random values (Drawn). Tensors that describe
+// others, such as shapes, may have Data.
 func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
 	for i := range sh.tensors {
@@ -153,36 +152,35 @@ func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Drawn reports whether the tensors have no data and get random values when they are loaded.
+// Drawn reports whether the checkpoint is from FromShapes: its tensors get random values when they are loaded.
 func (c *Checkpoint) Drawn() bool { return c.drawn }
 
-// Names lists the tensors, sorted. The slice belongs to the caller.
+// Names returns the sorted names of all tensors. The caller may modify the slice.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
 
 // Len returns the number of tensors.
 func (c *Checkpoint) Len() int { return len(c.tensors) }
 
-// All yields the tensors in arbitrary order. They are shared and must not be changed.
+// All yields all tensors in any order. They must not be modified.
 func (c *Checkpoint) All() iter.Seq[*Tensor] { return maps.Values(c.tensors) }
 
-// Tensor finds a tensor by its full name. The result is shared and must not be changed.
+// Tensor returns a tensor by its full name. It must not be modified.
 func (c *Checkpoint) Tensor(name string) (*Tensor, bool) {
 	t, ok := c.tensors[name]
 	return t, ok
 }
 
-// Metadata returns a copy of the files' key-value strings. If shards have different values for a key, it returns the
-// value of the first shard by path.
+// Metadata returns a copy of the files' key-value strings. If values differ between shards, the first path is used.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
-// Files lists the files, sorted by path. The slice belongs to the caller.
+// Files returns the files, sorted by path. The caller may modify the slice.
 func (c *Checkpoint) Files() []FileInfo { return slices.Clone(c.files) }
 
-// Bytes returns the size of all tensors of the checkpoint, without headers.
+// Bytes returns the bytes of all tensors, without headers.
 func (c *Checkpoint) Bytes() int64 { return c.bytes }
 
-// Close unmaps the files. Every Tensor.Data is invalid afterwards, and no tensor is found any more. A second Close does
-// nothing.
+// Close unmaps the files. After it, every Tensor.Data is invalid and no tensor is found. It may be called more than
+// once.
 func (c *Checkpoint) Close() error {
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(c.maps)) {
@@ -198,8 +196,8 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// Files returns the files among names that [Open] reads in the folder dir: the index and the shards that the index
-// names, or one file without an index. readIndex is called if there is an index. A shard may be missing in names.
+// Files returns the files that [Open] reads in a folder with the files names: the index and its shards, or one file
+// without an index. readIndex is called if there is an index. Shards may be missing from names.
 func Files(dir string, names []string, readIndex func(name string) ([]byte, error)) ([]string, error) {
 	if !slices.Contains(names, IndexName) {
 		one, err := onlyFile(dir, names)
@@ -239,7 +237,7 @@ func onlyFile(dir string, names []string) (string, error) {
 		dir, len(found), extension, found[0], IndexName, ErrNotFound)
 }
 
-// shard is one checked file whose tensors have not yet been added to the checkpoint.
+// shard is a checked file whose tensors were not yet added to the checkpoint.
 type shard struct {
 	info     FileInfo
 	tensors  []Tensor
@@ -253,7 +251,7 @@ func newCheckpoint() *Checkpoint {
 	return c
 }
 
-// newShard checks the file content data and makes its tensors views of it.
+// newShard checks the contents of a file and returns its tensors, which are slices of data.
 func newShard(path string, data []byte) (*shard, error) {
 	h, err := parseHeader(path, data)
 	if err != nil {
@@ -265,7 +263,7 @@ func newShard(path string, data []byte) (*shard, error) {
 		metadata: h.metadata,
 	}
 	for i, e := range h.entries {
-		// The range is in bounds, because checkTiling has compared every range with len(data).
+		// The range is in bounds: checkTiling has compared all ranges with len(data).
 		begin, end := h.dataStart+e.begin, h.dataStart+e.end
 		sh.tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data[begin:end:end], File: path,
 			Offset: begin}
@@ -273,7 +271,7 @@ func newShard(path string, data []byte) (*shard, error) {
 	return sh, nil
 }
 
-// mapShard maps and checks one file. After an error, Close unmaps the file.
+// mapShard maps and checks a file. Close unmaps it, also after an error.
 func (c *Checkpoint) mapShard(path string) (*shard, error) {
 	f, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -289,7 +287,7 @@ func (c *Checkpoint) mapShard(path string) (*shard, error) {
 	return newShard(path, f.Bytes())
 }
 
-// addAll makes the shard the whole checkpoint.
+// addAll adds all tensors of the only file of a checkpoint.
 func (c *Checkpoint) addAll(sh *shard) {
 	c.tensors = make(map[string]*Tensor, len(sh.tensors))
 	for i := range sh.tensors {
@@ -304,7 +302,7 @@ func (c *Checkpoint) add(sh *shard, t *Tensor) {
 	sh.info.Tensors++
 }
 
-// addFile adds the description of a file whose tensors have been counted.
+// addFile adds the description of a file, after its tensors were added.
 func (c *Checkpoint) addFile(sh *shard) {
 	sh.info.Unlisted = len(sh.tensors) - sh.info.Tensors
 	c.files = append(c.files, sh.info)

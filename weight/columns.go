@@ -10,7 +10,8 @@ import (
 	"sparrow/internal/mmap"
 )
 
-// columns reads the forms that store a matrix by its columns, AWQ and GPTQ:
+// columns reads the formats that store a matrix by columns, AWQ and GPTQ. The matrix has o outputs, i inputs, and
+// groups of g inputs:
 //
 //	        AWQ (version gemm)                        GPTQ
 //	qweight   I32 [i, o/8]: nibble n of word w is       I32 [i*b/32, o]: code k of a column's words is input k
@@ -19,7 +20,7 @@ import (
 //	scales    F16 [i/g, o]                             F16 [i/g, o]
 //	g_idx                                              I32 [i], the group of each column; may be missing
 //
-// They become rows of codes with scales and zero points [o, i/g] when the matrix is arranged.
+// Arrange converts them to rows of codes with scales and zero points [o, i/g].
 func (m *module) columns(q *Tensor) (Matrix, error) {
 	zeros, scales := m.part(".qzeros"), m.part(".scales")
 	if scales == nil {
@@ -74,17 +75,17 @@ func (m *module) columns(q *Tensor) (Matrix, error) {
 	return out, nil
 }
 
-// columnForm has the stored tensors of a matrix, and how they are packed.
+// columnForm holds the stored tensors of a matrix, and how its codes are packed.
 type columnForm struct {
 	q, zeros, scales *Tensor
 	scheme           *Scheme
 	bits             int
-	awq              bool // codes are in the order of AWQ, otherwise in the order of GPTQ
-	noZeros          bool // the zero point is the middle of the range of codes
-	mapped           bool // the codes are in mapped pages of a file
+	awq              bool // whether codes are in the order of AWQ, or of GPTQ
+	noZeros          bool // whether every zero point is the middle of the range of codes
+	mapped           bool // whether the codes are in a mapped file
 }
 
-// gptqBits returns the number of bits of codes: from the configuration, or the only number that fits the zero points.
+// gptqBits returns the bits of a code: from the configuration, or the only number that agrees with the zero points.
 func (f *columnForm) gptqBits(out *Matrix, words int) error {
 	groups := f.scheme.Groups
 	switch {
@@ -121,8 +122,8 @@ func (f *columnForm) checkZeros(out *Matrix) error {
 	return nil
 }
 
-// arrange reorders codes, scales and zero points into rows. The file pages with the codes are dropped, so that memory
-// has only one copy.
+// arrange reorders codes, scales and zero points into rows. File pages with the codes are dropped, so that memory
+// contains only one copy.
 func (f *columnForm) arrange(m *Matrix) error {
 	if err := finite(f.scales); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (f *columnForm) arrange(m *Matrix) error {
 	}
 	data, scale := *m.Data, *m.Scale
 	data.Data, scale.Data = make([]byte, m.Rows*m.RowBytes), scales
-	words := m.RowBytes / 4 // 4-byte words of a row
+	words := m.RowBytes / 4 // 32-bit words per row
 	if f.awq {
 		eachBand(m.Rows/8, func(first, end int) { f.awqRows(data.Data, m, first, end) })
 	} else {
@@ -182,10 +183,11 @@ func (f *columnForm) zeroPoints(rows, groups int) ([]byte, error) {
 	return zeros, nil
 }
 
-// awqNibble is the nibble of an AWQ word that contains each of eight outputs.
+// awqNibble[k] is the nibble of an AWQ word that contains output k of eight.
 var awqNibble = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
-// awqRows writes the rows of AWQ words first to end. A word has eight rows; eight columns are written at a time.
+// awqRows writes the rows of the AWQ words first to end-1. A word has codes of eight rows; eight columns are written at
+// a time.
 func (f *columnForm) awqRows(to []byte, m *Matrix, first, end int) {
 	stride := f.q.Shape[1]
 	for w := first; w < end; w++ {
@@ -204,7 +206,7 @@ func (f *columnForm) awqRows(to []byte, m *Matrix, first, end int) {
 	}
 }
 
-// transposeWords writes rows first to end of a matrix [rows, words] of 4-byte words that is stored as [words, rows].
+// transposeWords writes rows first to end-1 of a matrix [rows, words] of 32-bit words that is stored as [words, rows].
 // A cache line is read once for sixteen rows.
 func transposeWords(to, from []byte, words, rows, first, end int) {
 	const line = 16
@@ -219,7 +221,7 @@ func transposeWords(to, from []byte, words, rows, first, end int) {
 	}
 }
 
-// eachBand calls do for bands of n items, on every core.
+// eachBand divides n items into ranges and calls do for them on all cores.
 func eachBand(n int, do func(first, end int)) {
 	parts := min(runtime.GOMAXPROCS(0), n)
 	var wait sync.WaitGroup

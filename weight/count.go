@@ -2,8 +2,8 @@ package weight
 
 import "math"
 
-// count turns the text of a number into a size or an offset. ok is false for a sign, a fraction, an exponent, or a
-// value beyond the range of int64.
+// count parses a size or an offset. ok is false for a sign, a fraction, an exponent, or a value beyond the range of
+// int64.
 func count(number []byte) (n int64, ok bool) {
 	if len(number) == 0 {
 		return 0, false

@@ -13,24 +13,23 @@ import (
 	"slices"
 )
 
-// Digest identifies every byte of weights.
+// Digest is a SHA-256 that identifies weights: it depends on every byte of them.
 type Digest [sha256.Size]byte
 
-// ErrNoDigest is wrapped if a checkpoint has no digest: its tensors are random, or a file has changed since it was
-// opened.
+// ErrNoDigest means that a checkpoint has no digest, because its tensors are random or a file has changed since Open.
 var ErrNoDigest = errors.New("the weights have no digest")
 
-// digestSuffix is the suffix of the text file that stores the digest of a file of weights, in the same folder:
+// digestSuffix is the suffix of the text file, next to a file of weights, that stores the digest of that file:
 //
 //	sha256 <64 digits> size <bytes> modified <nanoseconds since 1970>
 //
-// It is valid while the file has that size and that time of modification.
+// It is valid as long as the file has this size and modification time.
 const (
 	digestSuffix = ".digest"
 	digestForm   = "sha256 %64s size %d modified %d\n"
 )
 
-// stamp distinguishes versions of a file without reading it.
+// stamp is the size and modification time of a file, by which changes are detected.
 type stamp struct{ size, modified int64 }
 
 func stampOf(path string) (stamp, error) {
@@ -41,8 +40,8 @@ func stampOf(path string) (stamp, error) {
 	return stamp{info.Size(), info.ModTime().UnixNano()}, nil
 }
 
-// KeepDigest stores the SHA-256 of a file that was just written in the same folder. If path is a link, it stores it
-// next to the link's target.
+// KeepDigest stores the SHA-256 of a file that was just written, next to the file or, if path is a link, next to its
+// target.
 func KeepDigest(path string, sum Digest) error {
 	at, err := stampOf(path)
 	if err != nil {
@@ -62,7 +61,7 @@ func keepDigest(path string, sum Digest, at stamp) error {
 	})
 }
 
-// keptDigest returns the digest that is stored next to a file, if it belongs to this version of the file.
+// keptDigest returns the digest stored next to a file; ok is false if there is none for this version of the file.
 func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -84,8 +83,8 @@ func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	return sum, err == nil && n == len(sum)
 }
 
-// KnownDigest returns the digest of all weights without reading them, from the digests that are stored next to their
-// files. Weights in memory, without files, are hashed.
+// KnownDigest returns the digest of all weights from digests that are stored next to the files, without reading the
+// weights. Embedded weights are hashed. ok is false if a digest is missing.
 func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	d, err := c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {
@@ -96,8 +95,8 @@ func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	return d, err == nil
 }
 
-// ReadDigest returns the digest of all weights. It reads the files without a stored digest, and stores their digests;
-// kept is an error if that was not possible, for example in a read-only folder.
+// ReadDigest returns the digest of all weights. It reads files without a stored digest, and stores their digests; kept
+// is the error of storing, for example in a read-only folder.
 func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error) {
 	d, err = c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {
@@ -116,8 +115,8 @@ func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error)
 	return d, kept, err
 }
 
-// digest returns the SHA-256 over the digest of each file and the names of the tensors that are read from it, sorted
-// by digest, so names of files do not matter. of returns the digest of a file.
+// digest returns the SHA-256 over the digest of each file and the names of its tensors, sorted by digest, so that it
+// does not depend on file names. of returns the digest of a file.
 func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d Digest, err error) {
 	if c.drawn {
 		return d, fmt.Errorf("%w: its tensors are random", ErrNoDigest)
@@ -125,7 +124,7 @@ func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d D
 	if len(c.stamps) == 0 {
 		return c.hashTensors(), nil
 	}
-	from := map[string][]string{} // names of tensors by file
+	from := map[string][]string{} // [file] names of its tensors
 	for _, name := range c.names() {
 		t := c.tensors[name]
 		from[t.File] = append(from[t.File], name)
@@ -154,7 +153,7 @@ func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d D
 	return Digest(h.Sum(nil)), nil
 }
 
-// hashTensors returns the digest of weights that have no files.
+// hashTensors returns the digest of weights without files.
 func (c *Checkpoint) hashTensors() Digest {
 	h := sha256.New()
 	for _, name := range c.names() {
@@ -165,7 +164,7 @@ func (c *Checkpoint) hashTensors() Digest {
 	return Digest(h.Sum(nil))
 }
 
-// hashFile reads a file to its end.
+// hashFile returns the SHA-256 of a file.
 func hashFile(ctx context.Context, path string) (d Digest, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -186,8 +185,8 @@ func hashFile(ctx context.Context, path string) (d Digest, err error) {
 	return d, ctx.Err()
 }
 
-// LocalFingerprint returns a hash of Fingerprint and of the size and time of modification of every file. It is
-// different for edited files and for copies on other machines.
+// LocalFingerprint returns a hash of Fingerprint and of the size and modification time of every file. It changes if a
+// file is edited or copied.
 func (c *Checkpoint) LocalFingerprint() Digest {
 	h := sha256.New()
 	sampled := c.Fingerprint()

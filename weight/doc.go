@@ -1,7 +1,7 @@
 // Package weight reads and writes checkpoints in the safetensors format.
 //
-// The input is a folder, a file or embedded bytes; the output is tensors by name, each a zero-copy view of its file,
-// and matrices: a weight together with its block scales. Opening checks the whole header and reads no tensor data.
+// The input is a folder, a file or embedded bytes. The output is tensors by name, which are slices of the mapped file,
+// and matrices: weights with their block scales. Opening a checkpoint checks the headers and reads no tensor data.
 //
 // A safetensors file is
 //
@@ -10,9 +10,9 @@
 //	          spaces
 //	rest      tensor data, offsets counted from here
 //
-// and its tensors must tile the data exactly: no gap, no overlap, nothing after the last one. That is a rule of the
-// format; a file that breaks it is refused with a list of all problems.
+// The tensors must cover the data exactly once, without gaps, as the format requires. A file that violates this is
+// refused with a list of all problems.
 //
-// The package is independent of models: the caller defines which tensors exist and what they mean. A quantised matrix
-// is recognised by the dtypes of its tensors alone.
+// The package does not depend on models: the caller defines the names and meaning of tensors. The format of a quantised
+// matrix is determined from the dtypes of its tensors.
 package weight

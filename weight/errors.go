@@ -7,35 +7,32 @@ import (
 )
 
 var (
-	// ErrMalformed reports a file or index that breaks the format: its text, its numbers, or the way tensors tile the
-	// data.
+	// ErrMalformed means that a file or index violates the format: its text, its numbers, or the ranges of tensors.
 	ErrMalformed = errors.New("malformed checkpoint")
-	// ErrNotFound reports a checkpoint, shard or tensor that does not exist.
+	// ErrNotFound means that a checkpoint, shard or tensor does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrScale reports a weight and a block scale that do not belong together: missing, ambiguous, or of the wrong
-	// shape or dtype.
+	// ErrScale means that the scale of a weight is missing, ambiguous, or has the wrong shape or dtype.
 	ErrScale = errors.New("weight and scale do not match")
-	// ErrDType reports an element type that the operation cannot read.
+	// ErrDType means that the operation does not support the type of a tensor.
 	ErrDType = errors.New("unsupported dtype")
-	// ErrSource reports a tensor that cannot be written: a bad description, or content of another length than
-	// described.
+	// ErrSource means that a tensor cannot be written: its description is invalid, or its data has another length.
 	ErrSource = errors.New("tensor cannot be written")
-	// ErrExists reports a target folder that already contains a checkpoint; writing there would mix the two.
+	// ErrExists means that the target folder already contains a checkpoint.
 	ErrExists = errors.New("the folder already holds a checkpoint")
-	// ErrClosed reports the use of a checkpoint after Close.
+	// ErrClosed means that a checkpoint was used after Close.
 	ErrClosed = errors.New("checkpoint is closed")
 )
 
-// FileError is one problem of one file. errors.As finds it; it unwraps to ErrMalformed or ErrNotFound.
+// FileError is one problem of a file. It wraps ErrMalformed or ErrNotFound.
 type FileError struct {
 	File   string // path of the file
-	Tensor string // name of the tensor concerned, or empty
-	Offset int64  // byte of the file at which the problem is
+	Tensor string // name of the tensor, or empty
+	Offset int64  // byte offset of the problem in the file
 	Reason string
 	Kind   error
 }
 
-// Error names the file, the byte offset and, if there is one, the tensor.
+// Error returns the problem with the file, the byte offset and, if there is one, the tensor.
 func (e *FileError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "weight: %s: byte %d: ", e.File, e.Offset)
@@ -46,21 +43,20 @@ func (e *FileError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the sentinel error, ErrMalformed or ErrNotFound.
+// Unwrap returns ErrMalformed or ErrNotFound.
 func (e *FileError) Unwrap() error { return e.Kind }
 
-// maxProblems is the maximum number of problems of one file that are described; a file can have one problem per
-// tensor.
+// maxProblems is the maximum number of problems of a file that are listed; every tensor may have one.
 const maxProblems = 16
 
-// problems collects the errors of one file, so that all of them are reported together.
+// problems collects the problems of a file, to report all of them together.
 type problems struct {
 	file   string
 	errs   []error
-	hidden int // number of problems beyond maxProblems
+	hidden int // number of problems that are not listed
 }
 
-// add records one problem at a byte offset of the file.
+// add adds a problem at a byte offset of the file.
 func (p *problems) add(offset int64, tensor, format string, args ...any) {
 	p.addKind(ErrMalformed, offset, tensor, format, args...)
 }
@@ -74,7 +70,7 @@ func (p *problems) addKind(kind error, offset int64, tensor, format string, args
 		Reason: fmt.Sprintf(format, args...), Kind: kind})
 }
 
-// err joins the problems, or is nil when there are none.
+// err returns all problems as one error, or nil if there are none.
 func (p *problems) err() error {
 	if p.hidden > 0 {
 		return errors.Join(append(p.errs[:len(p.errs):len(p.errs)],
@@ -83,7 +79,7 @@ func (p *problems) err() error {
 	return errors.Join(p.errs...)
 }
 
-// clip shortens a name from a file, so that a hostile file cannot flood a log.
+// clip shortens a name from a file for error messages.
 func clip(s string) string {
 	const limit = 200
 	if len(s) <= limit {

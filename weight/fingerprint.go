@@ -6,16 +6,15 @@ import (
 	"fmt"
 )
 
-// Fingerprint reads fingerprintBytes at three offsets of at most fingerprintTensors tensors, spread over all names.
+// Fingerprint reads fingerprintBytes bytes at three offsets of at most fingerprintTensors tensors.
 const (
 	fingerprintTensors = 1 << 14
 	fingerprintBytes   = 1024
 )
 
-// Fingerprint identifies the weights: SHA-256 over the name, type and shape of every tensor and over bytes from the
-// beginning, the middle and the end of many of them. It is the same on every machine and however the tensors are spread
-// over files. Training changes nearly every tensor; weights that differ in bytes that are not read have the same
-// fingerprint.
+// Fingerprint returns a SHA-256 over the name, type and shape of every tensor, and over bytes from the beginning,
+// middle and end of many tensors. It does not depend on the machine and on how tensors are divided into files. It
+// detects training, which changes nearly every tensor, but not a change of bytes that are not read.
 func (c *Checkpoint) Fingerprint() [sha256.Size]byte {
 	names := c.Names()
 	every := max((len(names)+fingerprintTensors-1)/fingerprintTensors, 1)

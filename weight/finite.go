@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// NotFinite is an element of a tensor that is NaN or infinite, which does not occur in trained weights.
+// NotFinite is an element of a tensor that is NaN or infinite; trained weights have none.
 type NotFinite struct {
 	Tensor  string
 	Element int
 }
 
-// FindNotFinite looks for an element that is not finite, in small tensors first, because norms and scales are read by
-// every row. It stops after the given time; all reports whether every tensor was read.
+// FindNotFinite searches for an element that is not finite, in small tensors first, because norms and scales affect
+// every row. It stops after the time most; all is true if every tensor was read.
 func (c *Checkpoint) FindNotFinite(most time.Duration) (found *NotFinite, all bool) {
 	names := c.Names()
 	slices.SortStableFunc(names, func(a, b string) int { return len(c.tensors[a].Data) - len(c.tensors[b].Data) })
@@ -41,10 +41,10 @@ func (c *Checkpoint) FindNotFinite(most time.Duration) (found *NotFinite, all bo
 	return nil, true
 }
 
-// finiteScales checks the scales of a matrix.
+// finiteScales returns an error if a scale of the matrix is not finite.
 func finiteScales(m *Matrix) error { return finite(m.Scale) }
 
-// finite returns an error that names the first scale that is NaN or infinite. A scale of type U8 has e8m0 bytes.
+// finite returns an error that names the first scale that is NaN or infinite. Scales of type U8 are e8m0 bytes.
 func finite(scale *Tensor) error {
 	at := -1
 	switch scale.DType {
@@ -68,8 +68,8 @@ func finite(scale *Tensor) error {
 		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale)
 }
 
-// elementBytes returns the bytes of an element or, for block formats, of a block; 0 for types that are not floating
-// point.
+// elementBytes returns the bytes of an element or, for block formats, of a block. It is 0 for types that are not
+// floating point.
 func (t *Tensor) elementBytes() int {
 	if f, ok := t.DType.Block(); ok {
 		return f.Bytes()
@@ -88,7 +88,7 @@ func (t *Tensor) valuesPerElement() int {
 	return 1
 }
 
-// firstNotFinite returns the first value of data that is NaN or infinite, or -1.
+// firstNotFinite returns the index of the first value that is NaN or infinite, or -1.
 func (t *Tensor) firstNotFinite(data []byte) int {
 	le := binary.LittleEndian
 	if f, ok := t.DType.Block(); ok {

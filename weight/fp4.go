@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Values of a row that share a scale in the two forms of FP4.
+// Number of values of a row that share a scale, in the two FP4 formats.
 const (
 	mxGroup = 32 // for e8m0 scales
 	nvGroup = 16 // for e4m3 scales and a factor for the whole matrix
 )
 
-// mostFactor is the maximum factor of an NVFP4 matrix. The largest value of trained weights, 6 * 448 * factor, is far
-// below a thousand; a reciprocal that was mistaken for a factor gives far more.
+// mostFactor is the maximum factor of an NVFP4 matrix. The largest value that a matrix can have, 6 * 448 * factor, is
+// far below 1000 for trained weights; a reciprocal used as the factor would give far more.
 const mostFactor = 1000.0 / (6 * 448)
 
-// fp4 reads two e2m1 codes to a byte, the earlier column in the low nibble, with one of
+// fp4 reads two e2m1 codes per byte, the first column in the low nibble, for o outputs and i inputs, with one of
 //
 //	scale, weight_scale   e8m0 [o, i/32]                               MXFP4
 //	weight_scale          e4m3 [o, i/16], weight_scale_2 f32 [] or [1]        NVFP4 of modelopt
@@ -48,7 +48,7 @@ func (m *module) fp4(data, scale *Tensor, cols int) (Matrix, error) {
 	return out, out.checkGroups()
 }
 
-// checkGroups compares the shape of the scales with the groups of the rows.
+// checkGroups compares the shape of the scales with the number of groups.
 func (m *Matrix) checkGroups() error {
 	want := []int{m.Rows, blocks(m.Cols, m.BlockCols)}
 	if !slices.Equal(m.Scale.Shape, want) {
@@ -58,7 +58,7 @@ func (m *Matrix) checkGroups() error {
 	return nil
 }
 
-// nvfp4 completes a matrix with e4m3 scales.
+// nvfp4 sets the fields of a matrix with e4m3 scales.
 func (m *module) nvfp4(out Matrix, factor, divisor *Tensor) (Matrix, error) {
 	out.BlockCols = nvGroup
 	if factor != nil && divisor != nil {
@@ -103,7 +103,7 @@ func (m *module) nvfp4(out Matrix, factor, divisor *Tensor) (Matrix, error) {
 	return out, nil
 }
 
-// scalar returns the value of a tensor with one float32.
+// scalar returns the value of a tensor with a single float32.
 func scalar(t *Tensor) (float32, error) {
 	if t.DType != F32 || t.Elements() != 1 || len(t.Data) != 4 {
 		return 0, fmt.Errorf("weight: %s is %s %s in %s, want one F32: %w", t.Name, t.DType, shapeText(t.Shape), t.File,
@@ -119,9 +119,8 @@ func scalar(t *Tensor) (float32, error) {
 	return v[0], nil
 }
 
-// asMXFP4 returns an NVFP4 matrix as MXFP4 if that is exact: the factor and all scales are powers of two, the scales
-// of adjacent groups are equal in pairs, and the products of factor and scale are normal e8m0 numbers. The codes do
-// not change.
+// asMXFP4 converts an NVFP4 matrix to MXFP4 if this is exact: factor and scales are powers of two, scales of adjacent
+// groups are equal in pairs, and products of factor and scale are normal e8m0 numbers. Codes do not change.
 func (m Matrix) asMXFP4() Matrix {
 	exponent, ok := powerOfTwo(m.Factor)
 	if !ok || m.Cols%mxGroup != 0 {
@@ -146,13 +145,13 @@ func (m Matrix) asMXFP4() Matrix {
 	return m
 }
 
-// powerOfTwo returns the exponent of a normal float32 that is a power of two.
+// powerOfTwo returns the exponent of v; ok is false unless v is a normal power of two.
 func powerOfTwo(v float32) (exponent int, ok bool) {
 	bits := math.Float32bits(v)
 	return int(bits>>23) - 127, bits&(1<<23-1) == 0 && bits>>23 > 0 && bits>>23 < 255
 }
 
-// Stack finds matrices that are stored together, one after the other, as MXFP4:
+// Stack returns n matrices [o, i] that are stored in two tensors, as MXFP4:
 //
 //	name_blocks   U8 [n, o, i/32, 16]
 //	name_scales   U8 [n, o, i/32], e8m0

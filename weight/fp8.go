@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// fp8Block is the side of FP8 blocks if the configuration does not set it.
+// fp8Block is the rows and columns of FP8 blocks if the configuration does not set them.
 const fp8Block = 128
 
-// fp8 reads values of e4m3 with scales for blocks, for rows or for the whole matrix:
+// fp8 reads e4m3 values [o, i] with scales for blocks of br x bc values, for rows or for the whole matrix:
 //
 //	weight_scale_inv, scale   [ceil(o/br), ceil(i/bc)]
 //	weight_scale              the same, also as [ceil(o/br), 1, ceil(i/bc), 1]; a row [o] or [o, 1]; all [] or [1]
@@ -48,14 +48,14 @@ func (m *module) fp8(data, scale *Tensor) (Matrix, error) {
 	return out, nil
 }
 
-// blocksFit reports whether a scale has the shape for the configuration's blocks.
+// blocksFit reports whether a scale has the shape for the configured block size.
 func (m *module) blocksFit(out *Matrix, shape []int) bool {
 	b := m.c.Scheme.Block
 	return b[0] > 0 && b[1] > 0 && slices.Equal(shape, []int{blocks(out.Rows, b[0]), blocks(out.Cols, b[1])})
 }
 
-// fp8Blocks sets the size of blocks: from the configuration or, without one, the usual size that agrees with the
-// shape of the scales.
+// fp8Blocks sets the block size: the configured one or, if there is none, the common one that agrees with the shape of
+// the scales.
 func (m *module) fp8Blocks(out *Matrix, scale *Tensor, shape []int) error {
 	size := m.c.Scheme.Block
 	given := size[0] > 0 && size[1] > 0

@@ -10,33 +10,32 @@ import (
 )
 
 const (
-	prefixBytes    = 8           // the header length in front of the header
-	maxHeaderBytes = 100_000_000 // the format's own limit
+	prefixBytes    = 8           // bytes of the header length
+	maxHeaderBytes = 100_000_000 // limit of the format
 	metadataKey    = "__metadata__"
 
-	// typicalEntryBytes is the length of the text of one tensor in published checkpoints. Tables are allocated by it
-	// before the entries are counted.
+	// typicalEntryBytes is the typical length of a tensor's text. It is used to estimate the number of entries.
 	typicalEntryBytes = 110
 )
 
-// entry is one tensor as the header describes it.
+// entry describes one tensor of the header.
 type entry struct {
 	name       string
 	dtype      DType
 	shape      []int
-	begin, end int64 // bytes of the data section, half open
-	at         int64 // byte of the file at which the entry begins
+	begin, end int64 // range in the data section, in bytes
+	at         int64 // byte offset of the entry in the file
 }
 
 // header is the checked header of one file.
 type header struct {
-	entries   []entry // in header order
+	entries   []entry // in the order of the header
 	metadata  map[string]string
-	dataStart int64 // byte of the file where the data section begins
+	dataStart int64 // byte offset of the data section in the file
 }
 
-// parseHeader reads and checks the header of the safetensors file whose whole content is data. All independent
-// problems are reported. The memory it takes is bounded by the header's actual size, not by numbers in it.
+// parseHeader parses and checks the header of a safetensors file with the contents data. All independent problems are
+// reported. Its memory depends only on the size of the header, not on numbers in it.
 func parseHeader(file string, data []byte) (*header, error) {
 	p := &problems{file: file}
 	text, ok := headerText(p, data)
@@ -67,7 +66,7 @@ func parseHeader(file string, data []byte) (*header, error) {
 	return h.header, nil
 }
 
-// headerText cuts the JSON text out of the file.
+// headerText returns the JSON text of the header.
 func headerText(p *problems, data []byte) ([]byte, bool) {
 	if len(data) < prefixBytes {
 		p.add(0, "", "file has %d bytes, too short for the %d-byte header length (truncated?)", len(data), prefixBytes)
@@ -90,18 +89,18 @@ func headerText(p *problems, data []byte) ([]byte, bool) {
 	return text, true
 }
 
-// headerParser reads the header once.
+// headerParser parses the header in one pass.
 type headerParser struct {
 	jsonscan.Scanner
 	*problems
 	*header
-	seen    map[string]struct{} // names read so far, including "__metadata__"
-	current string              // name of the tensor that is being read, for errors
-	dims    []int               // reused buffer for the dimensions of a shape
+	seen    map[string]struct{} // names so far, including "__metadata__"
+	current string              // name of the current tensor, for errors
+	dims    []int               // buffer for the dimensions of a shape
 }
 
 func (h *headerParser) parse() error {
-	if len(h.Text) == 0 || h.Text[0] != '{' { // the format allows no space before it
+	if len(h.Text) == 0 || h.Text[0] != '{' { // the format allows no white space before it
 		return h.Errorf(0, "the header must begin with '{'")
 	}
 	if err := h.Object(h.member); err != nil {
@@ -110,7 +109,7 @@ func (h *headerParser) parse() error {
 	return h.End("only padding after the header")
 }
 
-// member reads one name and its value.
+// member reads a name and its value.
 func (h *headerParser) member(key []byte, keyPos int) error {
 	name := string(key)
 	at := prefixBytes + int64(keyPos)
@@ -154,15 +153,15 @@ func (h *headerParser) readMetadata() error {
 	return err
 }
 
-// The fields of an entry, as bits of a set.
+// Fields of an entry, as bits of a set.
 const (
 	hasDType = 1 << iota
 	hasShape
 	hasOffsets
 )
 
-// readEntry reads {"dtype", "shape", "data_offsets"} in any order and checks that they match. Other fields are passed
-// over, as the reference reader does.
+// readEntry reads {"dtype", "shape", "data_offsets"} in any order and checks that they match. Other fields are ignored,
+// as in the reference implementation.
 func (h *headerParser) readEntry(e *entry) error {
 	var have, valid int
 	err := h.Object(func(key []byte, keyPos int) error {
@@ -271,7 +270,7 @@ func (h *headerParser) readOffsets(e *entry) (bool, error) {
 	return valid, err
 }
 
-// checkSize compares the claimed range with dtype and shape.
+// checkSize compares the range of an entry with its dtype and shape.
 func (h *headerParser) checkSize(e *entry) {
 	if e.end < e.begin {
 		h.add(e.at, e.name, "data_offsets [%d, %d) end before they begin", e.begin, e.end)

@@ -14,18 +14,18 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// typicalPlacementBytes is the length of the text of one tensor in published indexes. A table is allocated by it
-// before the tensors are counted.
+// typicalPlacementBytes is the typical length of a tensor's text in an index. It is used to estimate the number of
+// tensors.
 const typicalPlacementBytes = 110
 
-// placement states where the index puts one tensor.
+// placement is a tensor of the index with its file.
 type placement struct {
 	tensor string
-	at     int64 // byte of the index at which the placement begins
+	at     int64 // byte offset of the placement in the index
 }
 
-// openSharded opens the files that the index at indexPath names. The index defines the checkpoint: a tensor of a shard
-// that is not in the index is counted in FileInfo.Unlisted and otherwise ignored.
+// openSharded opens the files that an index lists. Tensors of a shard that are not in the index are counted in
+// FileInfo.Unlisted and otherwise ignored.
 func openSharded(dir, indexPath string) (*Checkpoint, error) {
 	text, err := readIndex(indexPath)
 	if err != nil {
@@ -63,7 +63,7 @@ func openSharded(dir, indexPath string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// addPlaced takes from the shard the tensors that the index places there.
+// addPlaced adds the tensors of a shard that the index places in it.
 func (c *Checkpoint) addPlaced(sh *shard, placed []placement, p *problems) {
 	byName := make(map[string]*Tensor, len(sh.tensors))
 	for i := range sh.tensors {
@@ -81,7 +81,7 @@ func (c *Checkpoint) addPlaced(sh *shard, placed []placement, p *problems) {
 	c.addFile(sh)
 }
 
-// IndexedTensors lists the tensors that the text of an index names, sorted; file is its name in messages.
+// IndexedTensors returns the sorted names of the tensors in the text of an index; file is its name in errors.
 func IndexedTensors(file string, text []byte) ([]string, error) {
 	byFile, err := parseIndex(file, text)
 	if err != nil {
@@ -97,7 +97,7 @@ func IndexedTensors(file string, text []byte) ([]string, error) {
 	return names, nil
 }
 
-// readIndex reads the whole index, which may not exceed maxHeaderBytes, like a header.
+// readIndex reads an index of at most maxHeaderBytes bytes.
 func readIndex(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -154,7 +154,7 @@ func parseIndex(file string, text []byte) (map[string][]placement, error) {
 
 func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placement) error {
 	seen := make(map[string]struct{}, len(s.Text)/typicalPlacementBytes)
-	bad := make(map[string]struct{}) // file names already reported
+	bad := make(map[string]struct{}) // file names whose problem was reported
 	return s.Object(func(key []byte, keyPos int) error {
 		tensor := string(key)
 		if _, twice := seen[tensor]; twice {
@@ -181,8 +181,8 @@ func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placeme
 	})
 }
 
-// shardNameProblem returns the reason why an index may not name a file, or an empty text. A shard must be a plain
-// file name in the folder of its index, so that a downloaded index cannot refer to other files.
+// shardNameProblem returns the reason why a file name is not allowed in an index, or "". Shards must be in the folder
+// of the index, so that a downloaded index cannot refer to other files.
 func shardNameProblem(name string) string {
 	switch {
 	case name == "" || name == "." || name == "..":

@@ -5,43 +5,43 @@ import (
 	"strings"
 )
 
-// Matrix is a weight of Rows outputs by Cols inputs, with its scales. The true value is
+// Matrix is a weight of Rows outputs and Cols inputs, with its scales. The value of an element is
 //
 //	W[r, c] = (value(Data, r, c) - zero) * (scale * Factor)
 //
-// where scale and zero are those of the block: row r/BlockRows, column c/BlockCols (integer divisions). The last blocks
-// may be ragged. The scale multiplies, also if its name ends in "_inv".
+// where scale and zero are those of the block in row r/BlockRows and column c/BlockCols (integer divisions). The last
+// blocks may be incomplete. Scales are factors even if their name ends in "_inv".
 type Matrix struct {
 	Data *Tensor
 	// Scale has shape [ceil(Rows/BlockRows), ceil(Cols/BlockCols)] and type F32, BF16, F16, F8_E4M3, F8_E8M0, or U8
-	// with e8m0 bytes; nil if the values have no scales.
+	// with e8m0 bytes. It is nil if there are no scales.
 	Scale *Tensor
-	// Zero has the zero points of integers, U8 in the shape of Scale. If it is nil, the zero point is 8 for U4x2, 128
-	// for U8, and 0 for other values.
+	// Zero holds the zero points of integers as U8, in the shape of Scale. If it is nil, zero points are 8 for U4x2,
+	// 128 for U8, and 0 for other types.
 	Zero   *Tensor
-	Factor float32 // factor of all scales; 0 if there is none
+	Factor float32 // factor of all scales; 0 means none
 
-	BlockRows, BlockCols int // rows and columns that share a scale; 0 x 0 without scales
+	BlockRows, BlockCols int // rows and columns per scale; 0 without scales
 
-	Rows, Cols int // values; the shape of Data counts bytes or words if values are packed
-	// Values is the type in which Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, F4E2M1x2 (also if
-	// Data.DType is I8 or U8), U4x2, U8 or I8.
+	Rows, Cols int // in values; if values are packed, the shape of Data counts bytes or words
+	// Values is the type of the values in Data: F32, BF16, F16, a block format, F8E4M3, F4E2M1x2 (even if Data.DType is
+	// I8 or U8), U4x2, U8 or I8.
 	Values   DType
-	RowBytes int // bytes from a row of Data to the next row
+	RowBytes int // distance of rows in Data, in bytes
 
-	Parts []string // names of all tensors of the matrix, including those that are not needed
+	Parts []string // names of all tensors of the matrix, including unused ones
 
-	// arrange is the function that Arrange runs; nil if there is nothing to do, or after it has run.
+	// arrange is called by Arrange; nil if there is nothing to do, or after it was called.
 	arrange func(m *Matrix) error
 }
 
-// Reordered reports whether the matrix is not stored by rows: Data, Scale and Zero have no bytes before
+// Reordered reports whether the matrix is not stored by rows, so that Data, Scale and Zero are empty before
 // [Matrix.Arrange].
 func (m *Matrix) Reordered() bool { return m.Data.Data == nil && m.Data.Drawn == nil }
 
-// Arrange prepares a matrix for reading. A matrix that is not stored by rows is rearranged in newly allocated memory,
-// and the file pages that it was read from are dropped. Scales of groups are checked: NaN and infinity are errors.
-// NVFP4 values that were converted exactly from MXFP4 become MXFP4 again.
+// Arrange prepares a matrix for reading. A matrix that is not stored by rows is copied to new memory, and its file
+// pages are dropped. NaN and infinite scales are an error. NVFP4 matrices that were converted exactly from MXFP4 are
+// converted back.
 func (m *Matrix) Arrange() error {
 	if m.arrange == nil {
 		return nil
@@ -53,10 +53,10 @@ func (m *Matrix) Arrange() error {
 	return err
 }
 
-// stores has the endings of names under which the values of a matrix may be stored.
+// stores holds the endings of names of tensors with the values of a matrix.
 var stores = []string{".weight", ".weight_packed", ".qweight"}
 
-// HasMatrix reports whether there is a matrix with the given name, in any form.
+// HasMatrix reports whether there is a matrix with the given name, in any format.
 func (c *Checkpoint) HasMatrix(name string) bool {
 	if _, ok := c.tensors[name]; ok {
 		return true
@@ -70,10 +70,10 @@ func (c *Checkpoint) HasMatrix(name string) bool {
 	return false
 }
 
-// Matrix finds the weight called name, such as "X.weight", in whatever form it is stored: as "X.weight" with separate
-// scales, "X.weight_packed" or "X.qweight". The form follows from the tensors that exist, their types and shapes;
-// [Checkpoint.Scheme] has the few facts that they do not show. Ambiguous combinations are errors: two forms at once,
-// FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
+// Matrix returns the weight with a name such as "X.weight", which may be stored as "X.weight" with separate scales, as
+// "X.weight_packed" or as "X.qweight". The format is determined from the existing tensors, their types and shapes, and
+// from [Checkpoint.Scheme]. Inconsistent tensors are an error: two formats, FP8 or FP4 without scales, other floats
+// with scales, two scales, or a scale of the wrong shape or dtype.
 func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 	if c.closed {
 		return Matrix{}, fmt.Errorf("weight: matrix %q: %w", name, ErrClosed)
@@ -99,11 +99,11 @@ type module struct {
 	c     *Checkpoint
 	name  string   // name of the weight
 	stem  string   // name of the weight without .weight
-	named bool     // whether the name ends in .weight; other names can only have the current form of FP8
-	parts []string // names of the tensors that were found
+	named bool     // whether the name ends in .weight; with other names only FP8 is supported
+	parts []string // names of the tensors that were used
 }
 
-// part finds a tensor of the module.
+// part returns the tensor of the module with a name ending, or nil.
 func (m *module) part(end string) *Tensor {
 	if !m.named {
 		return nil
@@ -120,7 +120,7 @@ func (m *module) tensor(name string) *Tensor {
 	return t
 }
 
-// values finds the one tensor with the values of the matrix.
+// values returns the tensor with the values of the matrix.
 func (m *module) values() (*Tensor, error) {
 	if !m.named {
 		if t := m.tensor(m.name); t != nil {
@@ -149,7 +149,7 @@ func (m *module) notFound() error {
 	return fmt.Errorf("weight: matrix %q: %w among %d tensors", m.name, ErrNotFound, len(m.c.tensors))
 }
 
-// read reads the form that the tensor with the values belongs to.
+// read reads the matrix in the format of the tensor with the values.
 func (m *module) read(data *Tensor) (Matrix, error) {
 	switch {
 	case strings.HasSuffix(data.Name, ".qweight"):
@@ -184,7 +184,7 @@ func (m *module) read(data *Tensor) (Matrix, error) {
 		return m.int8(data, scale)
 	case d == I8 || d == U8:
 		cols := 2 * data.Shape[1]
-		if cols < 0 { // only possible with 0 rows
+		if cols < 0 { // possible only with 0 rows
 			return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s is too wide for packed FP4", data.Name,
 				data.File, ErrScale, shapeText(data.Shape))
 		}
@@ -195,7 +195,7 @@ func (m *module) read(data *Tensor) (Matrix, error) {
 		data.Name, data.File, ErrDType, data.DType)
 }
 
-// unused marks the scales of static activations as read. Products with floating-point rows do not need them.
+// unused adds the names of tensors that are not needed, such as scales of static activations.
 func (m *module) unused(names ...string) {
 	for _, name := range names {
 		m.part("." + name)
@@ -219,8 +219,8 @@ func (m *module) scale(data *Tensor) (*Tensor, error) {
 	return found, nil
 }
 
-// scaleNames lists the names a scale of the weight may have: the Hugging Face spelling, the official spelling, and the
-// names of modelopt and compressed-tensors.
+// scaleNames returns the possible names of a weight's scale: those of Hugging Face, of DeepSeek, of modelopt and of
+// compressed-tensors.
 func scaleNames(name string) []string {
 	names := []string{name + "_scale_inv"}
 	if stem, ok := strings.CutSuffix(name, ".weight"); ok {
@@ -229,12 +229,12 @@ func scaleNames(name string) []string {
 	return names
 }
 
-// floatScale reports whether a scale is given whose type is a float of 16 or 32 bits.
+// floatScale reports whether a scale exists and is a float of 16 or 32 bits.
 func floatScale(t *Tensor) bool {
 	return t != nil && (t.DType == F32 || t.DType == BF16 || t.DType == F16)
 }
 
-// rowBytes returns the size of a row of a tensor [rows, columns].
+// rowBytes returns the bytes of a row of a tensor [rows, columns].
 func rowBytes(t *Tensor) int {
 	if f, ok := t.DType.Block(); ok {
 		return t.Shape[1] / f.Values() * f.Bytes()
@@ -242,14 +242,14 @@ func rowBytes(t *Tensor) int {
 	return int(int64(t.Shape[1]) * int64(t.DType.Bits()) / 8)
 }
 
-// shaped returns a tensor's bytes with another shape of as many elements.
+// shaped returns a tensor with the same data and another shape.
 func shaped(t *Tensor, shape ...int) *Tensor {
 	out := *t
 	out.Shape = shape
 	return &out
 }
 
-// blocks returns ceil(n/size), without overflow for any n >= 0.
+// blocks returns ceil(n/size) for n >= 0, without overflow.
 func blocks(n, size int) int {
 	if n == 0 {
 		return 0
@@ -257,14 +257,14 @@ func blocks(n, size int) int {
 	return (n-1)/size + 1
 }
 
-// scaleError names both tensors with file, dtype and shape.
+// scaleError returns an error that names both tensors with file, dtype and shape.
 func scaleError(data, scale *Tensor, reason string) error {
 	return fmt.Errorf("weight: matrix %q (%s %s in %s) with scale %q (%s %s in %s): %w: %s",
 		data.Name, data.DType, shapeText(data.Shape), data.File,
 		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale, reason)
 }
 
-// missingScale returns the error for a quantised matrix without the scale that its values need.
+// missingScale returns the error for a quantised matrix without scales.
 func missingScale(data *Tensor, names ...string) error {
 	quoted := make([]string, len(names))
 	for i, n := range names {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// packed reads the packed forms of compressed-tensors:
+// packed reads the packed formats of compressed-tensors, with codes of b bits for o outputs, i inputs and groups of g:
 //
 //	weight_packed   I32 [o, ceil(i*b/32)]     code k of a row at bits k*b of the row; the value and 2^(b-1)
 //	weight_scale    BF16, F16 or F32 [o, i/g], or [o, 1]
@@ -14,7 +14,7 @@ import (
 //	weight_zero_point   I32 [ceil(o*b/32), i/g]    packed along rows, with the same offset; absent where it is zero
 //	weight_g_idx    I32 [i]                   the group of each column
 //
-// and U8, which is FP4. The words of a row are the bytes of its codes in order, so that they are read in place.
+// and weight_packed U8, which is FP4. The bytes of a row are those of its codes in order, so that they need no copy.
 func (m *module) packed(data *Tensor) (Matrix, error) {
 	m.unused("input_scale", "input_global_scale")
 	scale := m.part(".weight_scale")
@@ -74,13 +74,13 @@ func (m *module) shape(data *Tensor) (rows, cols int, err error) {
 	return int(v[0]), int(v[1]), nil
 }
 
-// groups checks the scales of groups of a row and that columns are in their order.
+// groups checks the scales of groups, and that columns are in the order of their groups.
 func (m *module) groups(out *Matrix, scale *Tensor, bits int) error {
 	if !floatScale(scale) {
 		return scaleError(out.Data, scale, "a scale of integers is F32, BF16 or F16")
 	}
 	shape := scale.Shape
-	if len(shape) == 1 { // one scale for each row
+	if len(shape) == 1 { // one scale per row
 		shape = []int{shape[0], 1}
 	}
 	if len(shape) != 2 || shape[0] != out.Rows || shape[1] < 1 || out.Cols%shape[1] != 0 {
@@ -98,7 +98,7 @@ func (m *module) groups(out *Matrix, scale *Tensor, bits int) error {
 	return m.inOrder(m.part(".weight_g_idx"), out.Cols, out.BlockCols)
 }
 
-// inOrder returns an error unless a list of the groups of columns, if there is one, is in the order of the columns.
+// inOrder returns an error if the list of the groups of columns, if there is one, is not ascending.
 func (m *module) inOrder(index *Tensor, cols, size int) error {
 	if index == nil {
 		return nil
@@ -121,7 +121,7 @@ func (m *module) inOrder(index *Tensor, cols, size int) error {
 	return nil
 }
 
-// packedZeros unpacks zero points, which are stored along rows: the zero point of row r is at bits r*b of a column.
+// packedZeros unpacks the zero points, which are packed by columns: that of row r is at bits r*b of a column.
 func (m *module) packedZeros(out *Matrix, bits int) error {
 	t := m.part(".weight_zero_point")
 	if t == nil {
@@ -144,13 +144,13 @@ func (m *module) packedZeros(out *Matrix, bits int) error {
 	return nil
 }
 
-// zeroTensor returns a tensor of zero points that were read from t.
+// zeroTensor returns a tensor with unpacked zero points of t.
 func zeroTensor(t *Tensor, zeros []byte, rows, groups int) *Tensor {
 	return &Tensor{Name: t.Name, DType: U8, Shape: []int{rows, groups}, Data: zeros, File: t.File, Offset: t.Offset}
 }
 
-// int8 reads values of I8 with a scale for each row, or for each group of a row: weight I8 [o, i], weight_scale [o, 1],
-// [o] or [o, i/g].
+// int8 reads I8 values with one scale per row, or per group of a row: weight I8 [o, i], weight_scale [o, 1], [o] or [o,
+// i/g].
 func (m *module) int8(data, scale *Tensor) (Matrix, error) {
 	out := Matrix{Data: data, Rows: data.Shape[0], Cols: data.Shape[1], Values: I8, RowBytes: data.Shape[1]}
 	if out.Cols == 0 {

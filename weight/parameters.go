@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Endings of names of tensors that hold no parameters: scales and zero points, and tensors that must exist but whose
-// contents are not needed.
+// Name endings of tensors without parameters: scales and zero points, and tensors whose contents are not needed.
 var (
 	scaleEnds = []string{"_scale_inv", ".scale", ".weight_scale", ".weight_scale_2", ".weight_global_scale",
 		".weight_zero_point", ".scales", ".qzeros"}
@@ -14,13 +13,12 @@ var (
 		".output_scale", ".k_scale", ".v_scale", ".inv_freq"}
 )
 
-// Parameters returns the number of network values in a tensor, counting packed values one by one, and the number of
-// scales and zero points. They are computed from the tensor's shape and name; no data is read except the few numbers
-// of weight_shape.
+// Parameters returns the number of parameters in a tensor, in which packed values count individually, and the number of
+// scales and zero points. They are computed from shape and name; only weight_shape is read.
 func (c *Checkpoint) Parameters(t *Tensor) (values, scales int64) {
 	is := func(end string) bool { return strings.HasSuffix(t.Name, end) }
 	n := int64(t.Elements())
-	plain := is(".weight") // most tensors end so, and then are in neither list of endings
+	plain := is(".weight") // the most frequent ending, which is in neither list
 	switch {
 	case !plain && slices.ContainsFunc(otherEnds, is):
 		return 0, 0
@@ -45,7 +43,7 @@ func (c *Checkpoint) Parameters(t *Tensor) (values, scales int64) {
 	return n, 0
 }
 
-// integers reports whether a tensor of I8 holds whole numbers: its scale is a float of 16 or 32 bits.
+// integers reports whether a tensor of type I8 contains integers: its scale is a float of 16 or 32 bits.
 func (c *Checkpoint) integers(name string) bool {
 	scale, ok := c.tensors[name+"_scale"]
 	return ok && floatScale(scale)

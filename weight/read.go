@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// ReadF32 copies a floating-point tensor as float32. Every type is widened exactly, except F64, which is rounded. It is
-// meant for small tensors and for tests: big ones are read in place.
+// ReadF32 returns the values of a floating-point tensor as float32. The conversion is exact except for F64. It is for
+// small tensors and tests; large tensors are used without a copy.
 func ReadF32(t *Tensor) ([]float32, error) {
 	if t.DType == U8 || t.DType == I8 {
 		return nil, notFloats(t)
@@ -17,7 +17,7 @@ func ReadF32(t *Tensor) ([]float32, error) {
 	return readFloats(t, t.DType)
 }
 
-// readFloats reads t's bytes as values of type d, also the codes of integers.
+// readFloats converts the bytes of t, as values of type d, to float32. d may be a type of integers.
 func readFloats(t *Tensor, d DType) ([]float32, error) {
 	le := binary.LittleEndian
 	if f, ok := d.Block(); ok {
@@ -40,7 +40,7 @@ func readFloats(t *Tensor, d DType) ([]float32, error) {
 		return decode(t, 2, func(b []byte) float32 { return num.FromBF16(le.Uint16(b)) })
 	case F8E4M3:
 		return decode(t, 1, func(b []byte) float32 { return num.FromE4M3(b[0]) })
-	case F8E5M2: // the byte is the upper byte of an F16
+	case F8E5M2: // the byte is the high byte of a float16
 		return decode(t, 1, func(b []byte) float32 { return num.FromF16(uint16(b[0]) << 8) })
 	case F8E8M0:
 		return decode(t, 1, func(b []byte) float32 { return num.FromE8M0(b[0]) })
@@ -70,7 +70,7 @@ func notFloats(t *Tensor) error {
 		"and block formats (integers: ReadI32)", t.Name, t.File, ErrDType, t.DType)
 }
 
-// ReadI32 copies an integer or boolean tensor of any width as int32. A value that does not fit is an error.
+// ReadI32 returns the values of an integer or boolean tensor as int32. A value outside its range is an error.
 func ReadI32(t *Tensor) ([]int32, error) {
 	le := binary.LittleEndian
 	var widen func(b []byte) int64
@@ -99,7 +99,7 @@ func ReadI32(t *Tensor) ([]int32, error) {
 	i := 0
 	out, err := decode(t, t.DType.Size(), func(b []byte) int32 {
 		v := widen(b)
-		// A U64 beyond the int64 range shows as a negative number.
+		// A U64 above the range of int64 is negative here.
 		if v < math.MinInt32 || v > math.MaxInt32 || t.DType == U64 && v < 0 {
 			if bad < 0 {
 				bad = i
@@ -115,7 +115,7 @@ func ReadI32(t *Tensor) ([]int32, error) {
 	return out, err
 }
 
-// decode returns the result of one for every element of size bytes.
+// decode calls one for every element of size bytes, and returns the results.
 func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
 	if len(t.Data)%size != 0 {
 		return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are not a whole number of %s", t.Name, ErrMalformed,
@@ -128,10 +128,10 @@ func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
 	return out, nil
 }
 
-// ReadF32 dequantises the whole matrix, [Rows, Cols]. It is the plain definition, for tests and small matrices.
+// ReadF32 dequantises the whole matrix, [Rows, Cols]. It is for tests and small matrices.
 func (m Matrix) ReadF32() ([]float32, error) { return m.ReadRows(0, m.Rows) }
 
-// ReadRows dequantises the rows from first up to end, [end-first, Cols].
+// ReadRows dequantises rows first to end-1, [end-first, Cols].
 func (m Matrix) ReadRows(first, end int) ([]float32, error) {
 	if m.Rows == 0 || m.Cols == 0 {
 		return nil, nil
@@ -157,8 +157,7 @@ func (m Matrix) ReadRows(first, end int) ([]float32, error) {
 	return out, m.scaleRows(out, first, end)
 }
 
-// Scales returns the scales of all blocks, multiplied by the factor, as float32 in the order of Scale. All of them
-// are finite.
+// Scales returns the scales of all blocks times Factor, in the order of Scale. NaN and infinite scales are an error.
 func (m *Matrix) Scales() ([]float32, error) {
 	if err := finite(m.Scale); err != nil {
 		return nil, err
@@ -166,7 +165,7 @@ func (m *Matrix) Scales() ([]float32, error) {
 	return m.readScales(m.Scale)
 }
 
-// readScales reads scales, or some rows of them.
+// readScales converts scales, or some rows of them, to float32.
 func (m *Matrix) readScales(t *Tensor) ([]float32, error) {
 	d := t.DType
 	if d == U8 {
@@ -181,7 +180,7 @@ func (m *Matrix) readScales(t *Tensor) ([]float32, error) {
 	return scales, err
 }
 
-// scaleRows subtracts zero points from the values of rows and multiplies them by their scales.
+// scaleRows subtracts the zero points from the values of rows, and multiplies them by the scales.
 func (m *Matrix) scaleRows(out []float32, first, end int) error {
 	perRow := blocks(m.Cols, m.BlockCols)
 	scale, size := *m.Scale, len(m.Scale.Data)/blocks(m.Rows, m.BlockRows)
@@ -190,7 +189,7 @@ func (m *Matrix) scaleRows(out []float32, first, end int) error {
 	if err != nil {
 		return err
 	}
-	zero := float32(0) // zero point of codes without zero points
+	zero := float32(0) // zero point if there are none
 	switch m.Values {
 	case U4x2:
 		zero = 8

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Scheme is the part of a quantised checkpoint's configuration that its tensors do not show. The zero Scheme is empty:
-// forms of matrices then follow from the tensors, and ambiguous ones are refused.
+// Scheme holds the settings of a checkpoint's quantisation that cannot be determined from its tensors. With the zero
+// Scheme, ambiguous formats are an error.
 type Scheme struct {
 	Method     string  // quant_method
-	Block      [2]int  // weight_block_size: rows and columns of a block of FP8; zeros if it is not given
-	Groups     []Group // groups of integers that are accepted; empty: all are accepted
-	Symmetric  bool    // GPTQ: the zero point is the middle of the range of codes, whatever qzeros contains
-	PlainZeros bool    // GPTQ: qzeros contains zero points (gptq_v2), otherwise zero points minus one
+	Block      [2]int  // weight_block_size: rows and columns of an FP8 block; zeros if it is not set
+	Groups     []Group // accepted sizes of integer groups; empty means all
+	Symmetric  bool    // for GPTQ: zero points are the middle of the range of codes, and qzeros is ignored
+	PlainZeros bool    // for GPTQ: qzeros contains zero points (gptq_v2), otherwise zero points minus one
 }
 
-// Group is a size of groups of integers that share a scale.
-type Group struct{ Bits, Size int } // Size 0 means the whole row
+// Group is the number of bits of integer codes and the number of columns that share a scale.
+type Group struct{ Bits, Size int } // 0 means the whole row
 
-// String returns the text of the group in messages.
+// String describes the group, for messages.
 func (g Group) String() string {
 	if g.Size == 0 {
 		return fmt.Sprintf("int%d with a scale for each row", g.Bits)
@@ -27,7 +27,7 @@ func (g Group) String() string {
 	return fmt.Sprintf("int%d in groups of %d", g.Bits, g.Size)
 }
 
-// confirm compares the groups that tensors imply with those of the configuration.
+// confirm returns an error if the groups of a tensor are not among the configured ones.
 func (s *Scheme) confirm(scale *Tensor, bits, size, cols int) error {
 	if len(s.Groups) == 0 || slices.Contains(s.Groups, Group{bits, size}) {
 		return nil

@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// CreateSharded writes a checkpoint folder that Open reads: tensors are sorted by name and cut into files of at most
-// maxBytes of tensor data (a larger tensor gets a file to itself; maxBytes 0 means one file). One file is called
-// model.safetensors; several are called model-00001-of-0000N.safetensors, with an index.
+// CreateSharded writes a checkpoint to a folder. Tensors are sorted by name and divided into files of at most maxBytes
+// bytes of tensor data; a larger tensor gets its own file, and maxBytes 0 means one file. A single file is named
+// model.safetensors; several are named model-00001-of-0000N.safetensors, with an index.
 //
-// The folder is created if need be and may hold other files, but no checkpoint. The index is written last, so an
-// interrupted run never looks complete, and on an error the files written are removed.
+// The folder is created if necessary; it must not contain a checkpoint. The index is written last, so that an
+// interrupted run is incomplete. After an error, the written files are removed.
 func CreateSharded(dir string, tensors []Source, metadata map[string]string, maxBytes int64) error {
 	if maxBytes < 0 {
 		return fmt.Errorf("weight: shard size of %d bytes: %w; give a positive size, or 0 for one file", maxBytes,
 			ErrSource)
 	}
-	if _, err := arrange(tensors); err != nil { // reports all problems before the first byte is written
+	if _, err := arrange(tensors); err != nil { // report all problems before anything is written
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -86,7 +86,7 @@ func writeIndex(path string, index *shardIndex) error {
 	})
 }
 
-// cut sorts the tensors by name and starts a new group whenever the next one would exceed maxBytes.
+// cut sorts the tensors by name and divides them into groups of at most maxBytes bytes.
 func cut(tensors []Source, maxBytes int64) [][]Source {
 	sorted := slices.SortedFunc(slices.Values(tensors), func(a, b Source) int {
 		return strings.Compare(a.Name, b.Name)
@@ -107,13 +107,13 @@ func cut(tensors []Source, maxBytes int64) [][]Source {
 	return append(groups, sorted[start:])
 }
 
-// Vacant fails with ErrExists when dir holds anything that Open would read. A folder that does not exist is vacant.
+// Vacant returns ErrExists if the folder contains files that Open would read. A folder that does not exist is vacant.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("weight: checkpoint folder: %w", err)
 	}
-	var found []string // names in sorted order, because ReadDir sorts
+	var found []string // sorted, because ReadDir sorts
 	for _, e := range entries {
 		if e.Name() == IndexName || strings.HasSuffix(e.Name(), extension) {
 			found = append(found, e.Name())

@@ -2,26 +2,26 @@ package weight
 
 import "math/bits"
 
-// Tensor is one named array of a checkpoint, in row-major order and little endian.
+// Tensor is a named array of a checkpoint, row-major and little-endian.
 type Tensor struct {
 	Name  string
 	DType DType
-	Shape []int  // outermost first; empty for a scalar
-	Data  []byte // zero-copy view of the mapped file or the embedded bytes: read-only, valid until Checkpoint.Close
+	Shape []int  // outermost dimension first; empty for a scalar
+	Data  []byte // slice of the mapped file or of embedded bytes: read-only, valid until Checkpoint.Close
 
-	File   string // path of the file, or the name given to FromBytes
-	Offset int64  // byte of File at which Data begins
+	File   string // path of the file, or the name passed to FromBytes
+	Offset int64  // offset of Data in File, in bytes
 
-	Drawn *Distribution // distribution of the values of a tensor without data; nil if there is Data
+	Drawn *Distribution // distribution of random values; nil if there is Data
 }
 
-// Distribution is the distribution of random values, close to a normal one.
+// Distribution describes random values, which are approximately normally distributed.
 type Distribution struct {
 	Seed         uint64
-	Mean, Spread float32 // Spread is the standard deviation
+	Mean, Spread float32 // mean and standard deviation
 }
 
-// Elements returns the number of values, the product of Shape (1 for a scalar). Two values of F4E2M1x2 share a byte.
+// Elements returns the number of values, the product of Shape (1 for a scalar).
 func (t *Tensor) Elements() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -30,17 +30,17 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Bytes returns the size of the data, including random data.
+// Bytes returns the bytes of the data, also for random values.
 func (t *Tensor) Bytes() int64 {
 	if t.Drawn == nil {
 		return int64(len(t.Data))
 	}
-	n, _ := dataBytes(t.DType, t.Shape) // FromShapes has computed it
+	n, _ := dataBytes(t.DType, t.Shape) // valid: FromShapes has checked it
 	return n
 }
 
-// dataBytes returns how many bytes a tensor of this type and shape takes. ok is false when a dimension is negative,
-// when the number does not fit an int64, or when the values do not fill whole bytes or, in a row, whole blocks.
+// dataBytes returns the bytes of a tensor with this type and shape. ok is false if a dimension is negative, if the
+// number exceeds int64, or if the values are not whole bytes or, in a row, not whole blocks.
 func dataBytes(d DType, shape []int) (n int64, ok bool) {
 	elements := uint64(1)
 	empty := false
@@ -50,7 +50,7 @@ func dataBytes(d DType, shape []int) (n int64, ok bool) {
 		}
 		empty = empty || dim == 0
 	}
-	if empty { // the number of values is 0 regardless of the other dimensions
+	if empty { // the number of values is 0 regardless of other dimensions
 		return 0, true
 	}
 	for _, dim := range shape {

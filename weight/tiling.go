@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkTiling verifies that the entries' ranges cover the data section of size bytes exactly once. Each entry is
-// already known to have 0 <= begin <= end.
+// checkTiling checks that the ranges of entries cover size bytes of data exactly once. The caller has checked that 0 <=
+// begin <= end.
 func checkTiling(p *problems, entries []entry, size int64) {
 	order := make([]*entry, len(entries))
 	for i := range entries {
@@ -17,10 +17,10 @@ func checkTiling(p *problems, entries []entry, size int64) {
 	slices.SortFunc(order, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
-	covered := int64(0) // every byte before this one belongs to a tensor
-	var last *entry     // the entry that ends at covered
-	var past *entry     // first entry that runs past the end; in a truncated file all later entries do, too
-	more := 0           // number of other entries that run past the end
+	covered := int64(0) // all bytes before this one belong to a tensor
+	var last *entry     // entry that ends at covered
+	var past *entry     // first entry that ends after the data
+	more := 0           // number of further entries that end after the data
 	for _, e := range order {
 		switch {
 		case e.end > size:
@@ -53,7 +53,7 @@ func checkTiling(p *problems, entries []entry, size int64) {
 	}
 }
 
-// shapeText returns a shape as the header spells it. A very long shape, as a hostile header may have, is shortened.
+// shapeText returns a shape as text. A very long shape, which a hostile header may have, is shortened.
 func shapeText(shape []int) string {
 	const limit = 8
 	if len(shape) > limit {

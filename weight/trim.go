@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// TrimPrefix removes a prefix from the names that begin with it; other names do not change. If two tensors would then
-// have the same name, the one that had no prefix keeps it. It is called before the checkpoint is used by others.
+// TrimPrefix removes a prefix from the names that begin with it; other names do not change. If another tensor already
+// has the shorter name, that tensor is kept. It must be called before the checkpoint is shared.
 func (c *Checkpoint) TrimPrefix(prefix string) {
 	for _, name := range c.Names() {
 		short, ok := strings.CutPrefix(name, prefix)
@@ -22,8 +22,8 @@ func (c *Checkpoint) TrimPrefix(prefix string) {
 	c.sortNames()
 }
 
-// Drop removes the tensors whose names begin with one of the prefixes: they are neither found nor counted. It is
-// called before the checkpoint is used by others.
+// Drop removes the tensors whose names begin with one of the prefixes: they are neither found nor counted. It must be
+// called before the checkpoint is shared.
 func (c *Checkpoint) Drop(prefixes ...string) {
 	for name, t := range c.tensors {
 		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {

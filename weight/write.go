@@ -17,17 +17,16 @@ import (
 	"unicode/utf8"
 )
 
-// Source is a tensor to be written. Fill is called once, when its turn comes, and writes exactly the tensor's bytes
-// to w in pieces of any size: nothing but a small buffer is held in memory, so a checkpoint may be far larger than
-// the machine.
+// Source is a tensor to be written. Fill is called once and writes exactly the tensor's bytes to w, in pieces of any
+// size, so that a checkpoint may be larger than memory.
 type Source struct {
 	Name  string
 	DType DType
-	Shape []int // numbers of values: the last dimension of F4E2M1x2 counts two per byte
+	Shape []int // in values, also for F4E2M1x2
 	Fill  func(w io.Writer) error
 }
 
-// SourceBytes makes a Source of data that is already in memory.
+// SourceBytes returns a Source of data in memory.
 func SourceBytes(name string, dtype DType, shape []int, data []byte) Source {
 	return Source{Name: name, DType: dtype, Shape: shape, Fill: func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -35,7 +34,7 @@ func SourceBytes(name string, dtype DType, shape []int, data []byte) Source {
 	}}
 }
 
-// Bytes returns the size of the tensor's data; ok is false when dtype or shape describe no tensor.
+// Bytes returns the bytes of the tensor's data; ok is false if dtype or shape is invalid.
 func (s *Source) Bytes() (n int64, ok bool) {
 	if s.DType.Bits() == 0 {
 		return 0, false
@@ -43,18 +42,18 @@ func (s *Source) Bytes() (n int64, ok bool) {
 	return dataBytes(s.DType, s.Shape)
 }
 
-// alignBytes is the alignment of the data, and of every tensor whose size is a multiple of it: the size of a cache
-// line, which is also the widest vector register.
+// alignBytes is the alignment of the data, and of tensors whose size is a multiple of it: the size of a cache line and
+// of the widest vector register.
 const alignBytes = 64
 
-// writeBuffer is the size in bytes above which the cost of a system call is negligible.
+// writeBuffer is the size of the write buffer in bytes, large enough that system calls take negligible time.
 const writeBuffer = 1 << 20
 
-// Write writes one safetensors file to w: the header, then each tensor as its Fill delivers it.
+// Write writes a safetensors file to w: the header, then the data of each tensor by its Fill.
 //
-// The format forbids gaps, so alignment comes from order. Tensors are sorted by the largest power of two, up to 64,
-// that divides their size, largest first, and by name within that; each one then begins at a multiple of that power,
-// which is never less than its element size, and at least 8 for every size that is a multiple of 8.
+// The format forbids gaps, so tensors are aligned by their order: they are sorted by the largest power of two, up to
+// 64, that divides their size, largest first, and then by name. Each tensor begins at a multiple of this power, which
+// is at least its element size.
 func Write(w io.Writer, tensors []Source, metadata map[string]string) error {
 	order, err := arrange(tensors)
 	if err != nil {
@@ -79,12 +78,12 @@ func Write(w io.Writer, tensors []Source, metadata map[string]string) error {
 	return nil
 }
 
-// Create writes one safetensors file at path, replacing an existing one. The file appears only when it is complete.
+// Create writes a safetensors file, and replaces an existing one when the new file is complete.
 func Create(path string, tensors []Source, metadata map[string]string) error {
 	return replaceFile(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 }
 
-// replaceFile writes a temporary file in the folder of path and renames it at the end, or removes it on an error.
+// replaceFile writes a temporary file in the folder of path and renames it, or removes it after an error.
 func replaceFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.partial")
 	if err != nil {
@@ -92,14 +91,14 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			f.Close() // the error of Close adds nothing: the file is removed, and it may be closed already
+			f.Close() // the error is ignored: the file is removed, and may already be closed
 			err = errors.Join(fmt.Errorf("weight: create %s: %w", path, err), os.Remove(f.Name()))
 		}
 	}()
 	if err := write(f); err != nil {
 		return err
 	}
-	if err := f.Chmod(0o644); err != nil { // a temporary file is initially readable only by its owner
+	if err := f.Chmod(0o644); err != nil { // temporary files are readable only by their owner
 		return err
 	}
 	if err := f.Close(); err != nil {
@@ -108,7 +107,7 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// arrange checks the tensors and returns them in file order.
+// arrange checks the tensors and returns them in the order of the file.
 func arrange(tensors []Source) ([]Source, error) {
 	var errs []error
 	seen := make(map[string]struct{}, len(tensors))
@@ -152,7 +151,7 @@ func alignment(s Source) int {
 	return 1 << min(bits.TrailingZeros64(uint64(n)), bits.TrailingZeros(alignBytes))
 }
 
-// encodeHeader returns the header length, the JSON text and padding, which together are a multiple of alignBytes.
+// encodeHeader returns the header length, the JSON text and padding to a multiple of alignBytes.
 func encodeHeader(order []Source, metadata map[string]string) ([]byte, error) {
 	buf := make([]byte, prefixBytes, prefixBytes+128*(len(order)+1))
 	buf = append(buf, '{')
@@ -201,7 +200,7 @@ func encodeHeader(order []Source, metadata map[string]string) ([]byte, error) {
 	return buf, nil
 }
 
-// writeData writes one tensor and checks that it has the size given in the header.
+// writeData writes the data of a tensor and checks its size.
 func writeData(w io.Writer, t *Source) error {
 	n, _ := t.Bytes()
 	limited := &exactWriter{w: w, left: n}
@@ -214,7 +213,7 @@ func writeData(w io.Writer, t *Source) error {
 	return nil
 }
 
-// exactWriter passes on at most left bytes and refuses a write that would exceed them.
+// exactWriter writes at most left bytes, and returns an error if there are more.
 type exactWriter struct {
 	w    io.Writer
 	left int64

@@ -57,7 +57,7 @@ type BatchRequest struct {
 	Requests []BatchItem
 }
 
-// BatchItem is one request of a batch, and a line of the file in which the batch is stored.
+// BatchItem is one request of a batch. The file of the batch stores one item per line.
 type BatchItem struct {
 	CustomID string          `json:"custom_id"`
 	Params   json.RawMessage `json:"params"`
@@ -86,8 +86,8 @@ var batchFields = wire.Fields[BatchRequest]{
 	}},
 }
 
-// DecodeBatch reads the body of POST /v1/messages/batches. The params of an item are checked when it runs: a bad one
-// fails only its own item.
+// DecodeBatch reads the body of POST /v1/messages/batches. The params of an item are checked when it runs: invalid
+// params fail only that item.
 func DecodeBatch(d *wire.Decoder, body []byte) (*BatchRequest, *wire.Error) {
 	return wire.Decode(d, body, batchFields, func(b *BatchRequest, p *wire.Problems) {
 		if len(b.Requests) == 0 {

@@ -54,7 +54,7 @@ func (r *Request) thinks() bool {
 	return r.Thinking != ThinkingDisabled && (r.Thinking != ThinkingBetween || results)
 }
 
-// addTo appends a message to those of a chat.
+// addTo appends the chat messages for one message of the request to list.
 func (r *Request) addTo(list []openai.Message, m *Message) []openai.Message {
 	said := openai.Message{Role: m.Role}
 	for i := range m.Content {
@@ -86,13 +86,14 @@ func (r *Request) addTo(list []openai.Message, m *Message) []openai.Message {
 	return list
 }
 
-// declared returns a tool in the form of a chat.
+// declared returns a tool as a tool of a chat request.
 func (t *Tool) declared() *openai.Tool {
 	return &openai.Tool{Type: "function", Deferred: t.Deferred, Function: openai.Function{Name: t.Name,
 		Description: t.Description, Parameters: t.Schema, Strict: t.Strict}}
 }
 
-// shown returns the result of a call as the model reads it: a reference to a tool becomes the tool's declaration.
+// shown returns the text of a tool result for the prompt. A tool_reference in it is replaced by the declaration of that
+// tool.
 func (r *Request) shown(b *Block) openai.Content {
 	texts := openai.Content(b.Result)
 	for _, name := range b.References {

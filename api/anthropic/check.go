@@ -112,7 +112,7 @@ func (r *Request) checkMessages(p *wire.Problems) {
 	}
 }
 
-// check checks one message; calls are the ids of all calls so far.
+// check validates one message at path at; calls are the ids of the calls in earlier messages.
 func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 	allowed := []string{BlockText}
 	switch m.Role {

@@ -60,7 +60,7 @@ var messageFields = wire.Fields[Message]{
 type blockReader struct {
 	Block
 	text, thinking *string
-	sealed         string // thinking that the signature contains
+	sealed         string // reasoning text, decoded from the signature
 }
 
 // blockFields holds the fields of a message's content blocks.
@@ -77,7 +77,7 @@ var plainFields = wire.Fields[blockReader]{
 	"input":       {Read: func(c *wire.Reader, b *blockReader) { b.Input = readObject(c, "an object") }},
 	"tool_use_id": wire.TextField(func(b *blockReader) *string { return &b.ToolUseID }),
 
-	"cache_control": wire.IgnoreAny[blockReader](), // every page of a prompt can be reused, with or without breakpoints
+	"cache_control": wire.IgnoreAny[blockReader](), // every prompt is cached, with or without breakpoints
 	"citations":     wire.IgnoreAny[blockReader](),
 	"caller":        wire.IgnoreAny[blockReader](),
 	"is_error":      {Read: readIsError},
@@ -108,7 +108,8 @@ func readIsError(c *wire.Reader, _ *blockReader) {
 	}
 }
 
-// readResult reads the content of a tool result. Other blocks with a member of that name are refused by their type.
+// readResult reads the content of a tool result. A block of another type with a member "content" is refused because of
+// its type.
 func readResult(c *wire.Reader, b *blockReader) {
 	if b.Type != "" && b.Type != BlockResult {
 		c.Skip()
@@ -182,7 +183,7 @@ func readBlock(c *wire.Reader, known wire.Fields[blockReader]) (Block, bool) {
 	return b.Block, false
 }
 
-// given adapts a pointer to wire.Set.
+// given returns a function for wire.Set that returns *text; ok is false if text is nil.
 func given(text *string) func() (string, bool) {
 	return func() (string, bool) {
 		if text == nil {

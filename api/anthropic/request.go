@@ -10,14 +10,14 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Request is the body of POST /v1/messages or, without the limit on tokens, of count_tokens. For nil and zero the
-// server chooses the value.
+// Request is the body of POST /v1/messages, or of count_tokens, where MaxTokens is not required. For a field that is
+// nil or zero the server chooses the value.
 type Request struct {
 	Model    string
 	Messages []Message
 	System   []string // a string on the wire is one text
 
-	MaxTokens   *int // includes thinking; 0 only reads the prompt into the cache
+	MaxTokens   *int // includes thinking; 0 only computes the prompt and caches it
 	Temperature *float64
 	TopP        *float64
 	TopK        *int
@@ -43,18 +43,19 @@ type Tool struct {
 	Deferred    bool // the tool is not listed; the result of a search for tools shows it by a tool_reference
 }
 
-// hostedTools lists the prefixes of types of tools that only a provider can run; the date of a version follows.
+// hostedTools lists prefixes of the types of tools that only a provider can run. A type is a prefix and the date of a
+// version.
 var hostedTools = []string{"web_search_", "web_fetch_", "code_execution_", "computer_", "tool_search_tool_",
 	"mcp_toolset", "advisor_"}
 
-// hosted reports whether a tool is not offered to the model.
+// hosted reports whether only a provider can run the tool. Such a tool is not offered to the model.
 func (t *Tool) hosted() bool {
 	return wire.PlainName(t.Type) && slices.ContainsFunc(hostedTools, func(kind string) bool {
 		return strings.HasPrefix(t.Type, kind)
 	})
 }
 
-// LeftOut returns the types of the tools that are not shown to the model, each once.
+// LeftOut returns the types of the hosted tools in the request, each once. The model does not get them.
 func (r *Request) LeftOut() []string {
 	var list []string
 	for i := range r.Tools {
@@ -80,7 +81,7 @@ const (
 	ChoiceNone = "none"
 )
 
-// The types of thinking. With adaptive the model decides how much to think.
+// The types of thinking. With adaptive the amount of thinking is not limited.
 const (
 	ThinkingEnabled  = "enabled"
 	ThinkingDisabled = "disabled"
@@ -136,8 +137,8 @@ var requestFields = wire.Fields[Request]{
 
 	"metadata":           wire.IgnoreAs[Request](jsonscan.Object), // labels; no data is stored per user
 	"service_tier":       wire.IgnoreAs[Request](jsonscan.String), // there is only one tier
-	"cache_control":      wire.IgnoreAny[Request](),               // every page of a prompt can be reused
-	"context_management": wire.IgnoreAny[Request](),               // the conversation is used as it was sent
+	"cache_control":      wire.IgnoreAny[Request](),               // every prompt is cached
+	"context_management": wire.IgnoreAny[Request](),               // no part of a conversation is removed
 
 	"container":   wire.Refuse[Request]("the server runs no code for the model; offer tools of your own"),
 	"mcp_servers": {Read: readServers},
@@ -209,7 +210,8 @@ func readFormat(c *wire.Reader, r *Request) {
 	}
 }
 
-// readDisplay reads how thinking is shown. A summary of thinking is the thinking itself.
+// readDisplay reads thinking.display. The value "summarized" returns all thinking, because the models write no
+// summaries.
 func readDisplay(c *wire.Reader, r *Request) {
 	switch word, ok := c.Str(); {
 	case !ok:
@@ -220,7 +222,7 @@ func readDisplay(c *wire.Reader, r *Request) {
 	}
 }
 
-// readServers accepts an empty list.
+// readServers accepts only an empty list of MCP servers.
 func readServers(c *wire.Reader, _ *Request) {
 	if c.Shape() == jsonscan.Array && c.FirstElement() == jsonscan.None {
 		c.Skip()
@@ -230,7 +232,7 @@ func readServers(c *wire.Reader, _ *Request) {
 	c.Skip()
 }
 
-// readObject reads an object and keeps its text.
+// readObject reads an object and returns its JSON text.
 func readObject(c *wire.Reader, what string) json.RawMessage {
 	if c.Shape() != jsonscan.Object {
 		c.WrongShape(what)
@@ -239,8 +241,8 @@ func readObject(c *wire.Reader, what string) json.RawMessage {
 	return c.Raw()
 }
 
-// billingHeader begins a system block in which Claude Code numbers its requests. It is not meant for the model, and
-// because it changes with every request, no prompt would match the prefix cache.
+// billingHeader begins a system block in which Claude Code numbers its requests. The block is omitted from the prompt:
+// it changes with every request, so that no prompt would match the prefix cache.
 const billingHeader = "x-anthropic-billing-header:"
 
 // readSystem reads a string or blocks of text.

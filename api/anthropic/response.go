@@ -30,7 +30,7 @@ const (
 	StopContext   = "model_context_window_exceeded"
 )
 
-// Usage counts the tokens of a message. The tokens of a prompt are the sum of the first three.
+// Usage counts the tokens of a message. The tokens of a prompt are the sum of the first three fields.
 type Usage struct {
 	InputTokens              int `json:"input_tokens"`
 	CacheCreationInputTokens int `json:"cache_creation_input_tokens"` // always 0: writing to the cache is not charged
@@ -55,12 +55,12 @@ func NewResponse(id, model string) *Response {
 	return &Response{ID: id, Type: "message", Role: RoleAssistant, Model: model, Content: []Block{}}
 }
 
-// unsigned is the signature of our thinking blocks, in which Anthropic's servers put their own. Blocks that clients
-// send back are accepted with any signature.
+// unsigned is the signature of a thinking block whose text is in the block. Signatures that clients send back are not
+// verified.
 const unsigned = "unsigned"
 
-// signature returns the signature of a thinking block. It is the thinking itself if the block omits it, so that it can
-// be recovered later.
+// signature returns the signature of a thinking block. If the block omits its text, the signature contains the text, so
+// that it can be decoded when the client sends the block back.
 func (b *Block) signature() string {
 	if b.Omit {
 		return openai.Seal(b.Text)
@@ -148,7 +148,7 @@ type ModelList struct {
 	LastID  string  `json:"last_id"`
 }
 
-// Model is one served model.
+// Model describes the served model.
 type Model struct {
 	Type        string `json:"type"` // "model"
 	ID          string `json:"id"`

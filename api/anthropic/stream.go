@@ -79,7 +79,7 @@ func AppendError(dst []byte, e *wire.Error) []byte {
 	return end(append(out, '}'))
 }
 
-// open writes an event up to its type.
+// open writes the start of an event, up to the value of its type.
 func open(dst []byte, event string) []byte {
 	dst = append(append(append(dst, "event: "...), event...), "\ndata: {\"type\":\""...)
 	return append(append(dst, event...), '"')

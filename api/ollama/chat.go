@@ -6,8 +6,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// AsChat returns the request as a chat completion. A request to /api/generate is a chat of one question. If the last
-// message is the assistant's, the model continues it.
+// AsChat returns the request as a chat completion. A request to /api/generate becomes a chat with one user message. If
+// the last message is the assistant's, the model continues it.
 func (r *Request) AsChat() *openai.ChatRequest {
 	c := &openai.ChatRequest{Options: r.sampling(), Tools: r.Tools, ReasoningEffort: r.Effort}
 	c.MaxTokens = r.limit()
@@ -24,7 +24,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 		c.Messages = append(c.Messages, openai.Message{Role: openai.RoleUser, Content: openai.Content{r.Prompt}})
 		return c
 	}
-	var open []openai.ToolCall // calls without a result, of the last message with calls
+	var open []openai.ToolCall // calls of the last message with calls that have no result yet
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		out := openai.Message{Role: m.Role, Content: openai.Content{m.Content}}
@@ -65,12 +65,12 @@ func (r *Request) sampling() openai.Options {
 	o := r.Options
 	o.Model, o.ResponseFormat, o.Stream = ModelName(r.Model), r.Format, r.Streams()
 	if o.TopP != nil && *o.TopP == 0 {
-		o.TopP = nil // in Ollama's interface 0 turns it off
+		o.TopP = nil // in Ollama's interface 0 disables top_p
 	}
 	return o
 }
 
-// limit returns the limit on tokens, or nil.
+// limit returns the limit on tokens, or nil if there is none.
 func (r *Request) limit() *int {
 	if r.MaxTokens == nil || *r.MaxTokens <= 0 {
 		return nil
@@ -78,8 +78,8 @@ func (r *Request) limit() *int {
 	return r.MaxTokens
 }
 
-// answers returns the id of the call whose result a message is: the call that the message names, otherwise the first
-// call of its tool without a result, otherwise the first call without a result.
+// answers returns the id of the call that a tool message answers, and the calls that are still open. It is the call
+// that the message names, otherwise the first open call of the named tool, otherwise the first open call.
 func (m *Message) answers(open []openai.ToolCall) (id string, left []openai.ToolCall) {
 	at := -1
 	for i := range open {

@@ -9,7 +9,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// optionFields holds the members of options. Those about loading have no effect, because the model is already loaded.
+// optionFields holds the members of options. Options for loading a model have no effect, because the model is already
+// loaded.
 var optionFields = wire.Join(
 	wire.Lift(openai.SamplingFields("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty",
 		"frequency_penalty", "stop"), func(r *Request) *openai.Options { return &r.Options }),
@@ -34,7 +35,7 @@ var (
 	ignoreBool   = wire.IgnoreAs[Request](jsonscan.Bool)
 )
 
-// only accepts the number that disables a sampling method.
+// only returns a reader that refuses every number except off, which disables a sampling method.
 func only(off float64, instead string) func(*wire.Reader, *Request) {
 	return func(c *wire.Reader, _ *Request) {
 		if v, ok := c.Float(); ok && v != off {

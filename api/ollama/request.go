@@ -150,7 +150,7 @@ var functionFields = wire.Fields[Call]{
 		switch c.Shape() {
 		case jsonscan.Object:
 			t.Arguments = c.Raw()
-		case jsonscan.String: // a string as in OpenAI's interface, which the chat format checks
+		case jsonscan.String: // arguments as JSON text, as in OpenAI's interface; the chat format checks them
 			t.Arguments = json.RawMessage(c.Text())
 		default:
 			c.WrongShape("an object")
@@ -158,7 +158,7 @@ var functionFields = wire.Fields[Call]{
 	}},
 }
 
-// refuseImages accepts only an empty list.
+// refuseImages accepts only an empty list of images.
 func refuseImages(c *wire.Reader) {
 	if c.Shape() != jsonscan.Array || c.FirstElement() != jsonscan.None {
 		c.Problem(wire.CodeUnsupportedValue, "images are not supported; the models read text")
@@ -174,7 +174,7 @@ func refuseText(why string) func(*wire.Reader, *Request) {
 	}
 }
 
-// readContext accepts an empty list, which means that there is no earlier answer.
+// readContext accepts an empty list, which means that no earlier answer is continued.
 func readContext(c *wire.Reader, _ *Request) {
 	if c.Shape() != jsonscan.Array || c.FirstElement() != jsonscan.None {
 		c.Problem(wire.CodeUnsupportedParam, "not supported; send the conversation to /api/chat")

@@ -15,7 +15,7 @@ const Version = "0.12.6"
 type Chunk struct {
 	Model     string
 	CreatedAt time.Time
-	Generated bool // whether the chunk is of /api/generate, whose text is not inside a message
+	Generated bool // whether the chunk is for /api/generate, where the text is not inside a message
 	Content   string
 	Thinking  string
 	Calls     []Call
@@ -36,7 +36,7 @@ type Done struct {
 const (
 	DoneStop   = "stop"
 	DoneLength = "length"
-	DoneLoad   = "load" // the request had no question
+	DoneLoad   = "load" // the request had no prompt
 )
 
 type wireCall struct {

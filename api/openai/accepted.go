@@ -8,13 +8,13 @@ import (
 	"sparrow/internal/wire"
 )
 
-// fieldNote documents one field of a request that has no effect on the answer.
+// fieldNote names a request field that has no effect on the answer, with the reason.
 type fieldNote struct {
 	Name string // name as sent on the wire
 	Why  string
 }
 
-// ignored lists fields that are accepted with any value of the right type. None of them changes the text.
+// ignored lists fields that are accepted with any value of the right type. They do not change the answer's text.
 var ignored = []struct {
 	fieldNote
 	shape jsonscan.Kind
@@ -31,8 +31,8 @@ var ignored = []struct {
 	{fieldNote{"prediction", "a guess of the answer that can only affect speed"}, jsonscan.Object},
 }
 
-// ignoredInside lists the ignored members of objects inside a request. Clients send an answer back as they received it,
-// with members that add no information.
+// ignoredInside lists the ignored members of objects inside a request. Clients send earlier answers back with all
+// members, and these members add no information.
 var ignoredInside = []fieldNote{
 	{"messages[].annotations", "part of a replayed answer"},
 	{"messages[].parsed", "the content as parsed by OpenAI's client"},
@@ -44,8 +44,8 @@ var ignoredInside = []fieldNote{
 	{"stream_options.include_obfuscation", "chunks are not padded"},
 }
 
-// fixed lists fields that are accepted with only one value, which describes what the server does in any case; text is
-// that value as JSON.
+// fixed lists fields that are accepted with only one value, because the server always behaves as this value states.
+// text is the value as JSON.
 var fixed = []struct {
 	fieldNote
 	text string
@@ -72,10 +72,10 @@ func acceptedFields[T any]() wire.Fields[T] {
 	return all
 }
 
-// verbosities lists the words for the length of answers.
+// verbosities lists the accepted values of verbosity.
 var verbosities = []string{"low", "medium", "high"}
 
-// verbosityField accepts one of the words. It has no effect: the models support no such instruction.
+// verbosityField accepts one of [verbosities]. It has no effect: the models support no such instruction.
 func verbosityField[T any]() wire.Field[T] {
 	return wire.Field[T]{Read: func(c *wire.Reader, _ *T) {
 		word, ok := c.Str()
@@ -83,7 +83,7 @@ func verbosityField[T any]() wire.Field[T] {
 		case ok && !slices.Contains(verbosities, word):
 			c.Problem(wire.CodeInvalidValue, "%q is not one of %s", jsonscan.Clip(word),
 				strings.Join(verbosities, ", "))
-		case ok && word != "medium": // this is what the models do by default
+		case ok && word != "medium": // the models always write answers of medium verbosity
 			c.Note()
 		}
 	}}

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// The append functions write JSON without reflection: a stream encodes every token on its own, and encoding/json would
-// cost more than a dozen allocations each time.
+// The append functions write JSON without reflection: a stream encodes one token at a time, and encoding/json needs
+// more than a dozen allocations per token.
 
 func appendLogprob(dst []byte, l Logprob) []byte {
 	return strconv.AppendFloat(dst, l.finite(), 'g', -1, 64)
@@ -24,7 +24,8 @@ func appendBytes(dst []byte, b TokenBytes) []byte {
 	return append(dst, ']')
 }
 
-// appendToken writes the members that chosen tokens and alternatives have in common, without the closing brace.
+// appendToken writes the members token, logprob and bytes, which chosen tokens and alternatives share, without the
+// closing brace.
 func appendToken(dst []byte, token string, l Logprob, b TokenBytes) []byte {
 	dst = append(dst, `{"token":`...)
 	dst = wire.AppendString(dst, token)
@@ -116,7 +117,7 @@ func appendCompletionLogprobs(dst []byte, l *CompletionLogprobs) []byte {
 	return append(dst, "]}"...)
 }
 
-// comma separates element i from the previous one.
+// comma appends a comma before every element except the first (i = 0).
 func comma(dst []byte, i int) []byte {
 	if i > 0 {
 		return append(dst, ',')

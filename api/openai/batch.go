@@ -36,7 +36,7 @@ type List[T any] struct {
 	HasMore bool    `json:"has_more"`
 }
 
-// NewList returns a page of objects with their ids.
+// NewList returns a page of objects with the ids of its first and last object; more means that another page follows.
 func NewList[T any](data []T, id func(*T) string, more bool) List[T] {
 	l := List[T]{Object: "list", Data: data, HasMore: more}
 	if n := len(data); n > 0 {
@@ -134,7 +134,7 @@ func DecodeBatch(d *wire.Decoder, body []byte) (*BatchRequest, *wire.Error) {
 	})
 }
 
-// BatchLine is a line of a batch's input.
+// BatchLine is one line, a request, of a batch's input file.
 type BatchLine struct {
 	CustomID string          `json:"custom_id"`
 	Method   string          `json:"method"`
@@ -142,7 +142,7 @@ type BatchLine struct {
 	Body     json.RawMessage `json:"body"`
 }
 
-// BatchResult is a line of a batch's output or errors.
+// BatchResult is one line of a batch's output file or error file.
 type BatchResult struct {
 	ID       string         `json:"id"`
 	CustomID string         `json:"custom_id"`
@@ -150,7 +150,7 @@ type BatchResult struct {
 	Error    *BatchError    `json:"error"`
 }
 
-// BatchResponse is the response of the endpoint to one line.
+// BatchResponse is the endpoint's response to one line.
 type BatchResponse struct {
 	StatusCode int             `json:"status_code"`
 	RequestID  string          `json:"request_id"`

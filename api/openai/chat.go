@@ -19,18 +19,19 @@ type ChatRequest struct {
 	Tools             []Tool      `json:"tools,omitempty"`
 	ToolChoice        *ToolChoice `json:"tool_choice,omitempty"`
 	ParallelToolCalls *bool       `json:"parallel_tool_calls,omitempty"` // nil means true
-	// Functions reports that tools were sent in their older form, functions, in which the answer has at most one call.
+	// Functions reports that the request used the older field functions instead of tools. The answer then has at most
+	// one call.
 	Functions bool `json:"-"`
 
 	ReasoningEffort    string                     `json:"reasoning_effort,omitempty"`
 	Thinking           *Thinking                  `json:"thinking,omitempty"`
 	ChatTemplateKwargs map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
 
-	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`  // nil means not ContinueFinalMessage
+	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`  // nil means !ContinueFinalMessage
 	ContinueFinalMessage bool  `json:"continue_final_message,omitempty"` // continue the last assistant message
 }
 
-// Thinking switches reasoning on or off, in the form of DeepSeek's and GLM's own services.
+// Thinking switches reasoning on or off, with the field of DeepSeek's and GLM's own services.
 type Thinking struct {
 	Type string `json:"type"` // enabled or disabled
 	// BudgetTokens limits the tokens of reasoning, as in Anthropic's interface; nil means no limit.
@@ -43,7 +44,7 @@ const (
 	ThinkingDisabled = "disabled"
 )
 
-// NewTokens returns the limit on generated tokens under either name; ok is false if there is none.
+// NewTokens returns the maximum number of generated tokens, from either field; ok is false if the request sets none.
 func (r *ChatRequest) NewTokens() (limit int, ok bool) {
 	given := r.MaxCompletionTokens
 	if given == nil {
@@ -90,7 +91,7 @@ func (r *ChatRequest) thinkingSwitches() []thinkingSwitch {
 	return list
 }
 
-// thinkingKwargs has the names of the switch for reasoning in chat templates: DeepSeek's and GLM's.
+// thinkingKwargs lists the template arguments that turn reasoning on or off: those of DeepSeek and of GLM.
 var thinkingKwargs = []string{"thinking", "enable_thinking"}
 
 // ThinkingMode reports whether the request turns reasoning on or off, with any of its switches: thinking,

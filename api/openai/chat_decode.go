@@ -47,7 +47,7 @@ var thinkingFields = wire.Fields[Thinking]{
 	"budget_tokens": wire.OptionalInt(func(t *Thinking) **int { return &t.BudgetTokens }),
 }
 
-// readKwargs keeps each value as JSON; only the switch for thinking has a known type.
+// readKwargs keeps each value as JSON; only the values of thinkingKwargs must be booleans.
 func readKwargs(c *wire.Reader) map[string]json.RawMessage {
 	if c.Shape() != jsonscan.Object {
 		c.WrongShape("an object")

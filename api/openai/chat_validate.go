@@ -74,7 +74,7 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 	}
 }
 
-// reportType reports a missing or unknown type of a tool or a tool call, which have two types.
+// reportType reports a missing or unknown type of a tool or a tool call.
 func reportType(p *wire.Problems, param, kind string) {
 	if kind == "" {
 		p.AddNew(wire.CodeMissing, param, "required; use %q or %q", typeFunction, TypeCustom)
@@ -108,7 +108,8 @@ func (r *ChatRequest) checkMessages(p *wire.Problems) {
 	checkContinuation(p, r.Messages, r.AddGenerationPrompt, r.ContinueFinalMessage)
 }
 
-// checkContinuation checks that the two fields that determine the end of a prompt agree.
+// checkContinuation checks the two fields that determine the end of the prompt: only an assistant message can be
+// continued, and not together with add_generation_prompt.
 func checkContinuation(p *wire.Problems, messages []Message, add *bool, continueFinal bool) {
 	if !continueFinal {
 		return
@@ -139,7 +140,7 @@ func checkMessages(p *wire.Problems, messages []Message) {
 	}
 }
 
-// check checks one message; calls are the ids of all tool calls so far.
+// check validates one message at path at; calls are the ids of the tool calls in earlier messages.
 func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 	switch m.Role {
 	case RoleSystem, RoleDeveloper, RoleUser, RoleTool:

@@ -6,7 +6,8 @@ import (
 	"sparrow/record"
 )
 
-// ChatChunk is one event of a chat stream. A server writes chunks through [ChatStream]; clients can decode into this.
+// ChatChunk is one event of a chat stream. A server writes chunks through [ChatStream]; ChatChunk is for clients that
+// decode events.
 type ChatChunk struct {
 	Head                    // with ObjectChatChunk
 	Choices []ChunkChoice   `json:"choices"` // empty in the closing chunk
@@ -23,23 +24,22 @@ type ChunkChoice struct {
 	Sparrow      *record.Rows  `json:"sparrow,omitempty"` // recorded rows of the chunk's tokens, if requested
 }
 
-// Delta is a piece of a message. Empty fields are omitted, with one exception: a delta with a role begins a message
-// and has its content even if that is empty, like OpenAI's first chunk.
+// Delta is a piece of a message. Empty fields are omitted. The exception is content in a delta with a role, the first
+// of a message: it is written even if empty, as OpenAI does.
 type Delta struct {
 	Role             string          `json:"role,omitempty"`
 	Content          string          `json:"content,omitempty"`
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCallDelta `json:"tool_calls,omitempty"`
-	// FunctionCall is a piece of the call of an answer in the older form.
+	// FunctionCall is a piece of the call if the request used the older field functions.
 	FunctionCall *FunctionDelta `json:"function_call,omitempty"`
 }
 
-// ToolCallDelta is a piece of a tool call: the first one has id and name, the following ones have more of the
-// arguments.
+// ToolCallDelta is a piece of a tool call: the first one has id and name, the following pieces have only arguments.
 type ToolCallDelta struct {
 	Index    int           `json:"index"`
 	ID       string        `json:"id,omitempty"`
-	Type     string        `json:"type,omitempty"` // "function" or "custom", if there is an id
+	Type     string        `json:"type,omitempty"` // "function" or "custom"; only with ID
 	Function FunctionDelta `json:"function"`
 	Custom   bool          `json:"-"` // belongs to a custom tool, whose input is in Arguments
 }

@@ -11,7 +11,7 @@ import (
 type CompletionRequest struct {
 	Options
 	Prompt    Prompt `json:"prompt"`
-	MaxTokens *int   `json:"max_tokens,omitempty"` // 0 with Echo or PromptLogprobs, or Unlimited; see NewTokens
+	MaxTokens *int   `json:"max_tokens,omitempty"` // see NewTokens
 	Echo      bool   `json:"echo,omitempty"`       // whether the prompt is part of the text and of the logprobs
 	Logprobs  *int   `json:"logprobs,omitempty"`   // [0, 20]: alternatives per token; nil means no logprobs
 
@@ -26,8 +26,8 @@ func (r *CompletionRequest) NewTokens() int {
 	return *r.MaxTokens
 }
 
-// completionReader is a request that is being read. best_of and suffix are checked but not kept, and the token limit
-// may have the name that chats use.
+// completionReader is a request that is being read. best_of and suffix are checked and dropped. The token limit may be
+// given as max_completion_tokens, as in chats.
 type completionReader struct {
 	CompletionRequest
 	bestOf        *int
@@ -138,7 +138,8 @@ func (p Prompt) MarshalJSON() ([]byte, error) {
 	return wire.Marshal(p.Tokens)
 }
 
-// readPrompt reads the four forms: a string, strings, ids, arrays of ids. The first element of an array decides.
+// readPrompt reads one of four types: a string, an array of strings, an array of ids, an array of arrays of ids. The
+// type of the first element selects the type of array.
 func readPrompt(c *wire.Reader) (prompt Prompt) {
 	switch c.Shape() {
 	case jsonscan.String:

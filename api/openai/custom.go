@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// customMember is the name of the only argument of the function that stands for a custom tool, because the models
-// support only functions.
+// customMember is the only argument of the function that replaces a custom tool, because the models support only
+// functions.
 const customMember = "input"
 
 // CustomArguments returns the input of a custom tool as the arguments of a function.
@@ -79,7 +79,7 @@ func (r *CustomInput) byte(b byte, out *strings.Builder) {
 			r.other(b, wanted, out)
 		}
 	case inputText:
-		if r.high != "" && len(r.escape) == 0 && b != '\\' { // the second half of the pair is missing
+		if r.high != "" && len(r.escape) == 0 && b != '\\' { // the second half of the surrogate pair is missing
 			if r.high = ""; wanted {
 				out.WriteRune(utf8.RuneError)
 			}
@@ -99,7 +99,7 @@ func (r *CustomInput) byte(b byte, out *strings.Builder) {
 	}
 }
 
-// other reads a byte of a value that is not a string. Such a value is the input as JSON.
+// other reads one byte of a value that is not a string. The JSON text of such a value becomes the input.
 func (r *CustomInput) other(b byte, wanted bool, out *strings.Builder) {
 	switch {
 	case len(r.escape) > 0:
@@ -122,7 +122,7 @@ func (r *CustomInput) other(b byte, wanted bool, out *strings.Builder) {
 	}
 }
 
-// escaped reads a byte of an escape.
+// escaped reads one byte of an escape sequence in a string.
 func (r *CustomInput) escaped(b byte, wanted bool, out *strings.Builder) {
 	r.escape = append(r.escape, b)
 	if r.escape[1] == 'u' && len(r.escape) < len(`\u0000`) {
@@ -132,7 +132,7 @@ func (r *CustomInput) escaped(b byte, wanted bool, out *strings.Builder) {
 	switch {
 	case r.high == "" && len(r.escape) > 2 && r.escape[2]|0x20 == 'd' && strings.IndexByte("89abAB", r.escape[3]) >= 0:
 		r.high = string(r.escape)
-	default: // half a pair becomes U+FFFD, an invalid escape adds no text
+	default: // a single surrogate becomes U+FFFD; an invalid escape adds no text
 		_ = json.Unmarshal([]byte(`"`+r.high+string(r.escape)+`"`), &text)
 		r.high = ""
 	}

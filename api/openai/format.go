@@ -23,7 +23,7 @@ type ResponseFormat struct {
 	Regex      string      `json:"regex,omitempty"`       // only with FormatRegex
 	Choice     []string    `json:"choice,omitempty"`      // only with FormatChoice
 
-	// Param is the request field that contains the constraint, such as guided_regex; empty means response_format.
+	// Param is the request field that contains the constraint, such as guided_regex; empty if it is response_format.
 	Param string `json:"-"`
 }
 

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Chat completions have an older form of tools: functions, function_call, and messages of the role function. It is
-// converted to tools; [ChatRequest.Functions] reports that the answer must have the older form too.
+// Chat completions have an older interface for tools: functions, function_call, and messages of the role function. It
+// is converted to tools. [ChatRequest.Functions] records this, because the answer must use the older interface too.
 
 // roleFunction is the older name of RoleTool.
 const roleFunction = "function"
@@ -55,13 +55,13 @@ func readFunctionChoice(c *wire.Reader, r *ChatRequest) {
 	}
 }
 
-// oldCalls assigns ids to calls in the older form, which have none.
+// oldCalls assigns ids to calls in a request with the older field functions, which have no ids.
 type oldCalls struct {
 	count int
-	last  string // id of the last such call
+	last  string // id of the last call without an id
 }
 
-// settle converts the older form of calls and results in a message to tool calls and results.
+// settle converts function_call of a message, and results with the role function, to tool calls and tool results.
 func (o *oldCalls) settle(m *messageReader) {
 	if m.call != nil && m.ToolCalls == nil {
 		o.count++

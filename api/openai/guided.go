@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Structured output in vLLM's fields: guided_json, guided_regex, guided_choice, and structured_outputs with the same
-// members. Each becomes a response format.
+// Structured output in vLLM's fields: guided_json, guided_regex, guided_choice, and structured_outputs with the members
+// json, regex and choice. Each becomes a response format.
 
 // MaxFormatChoices is the maximum number of texts in a response format of type choice.
 const MaxFormatChoices = 1024
@@ -38,7 +38,7 @@ var structuredFields = wire.Fields[Options]{
 // constrain sets the response format. It reports an error if the format is already set.
 func (o *Options) constrain(c *wire.Reader, f *ResponseFormat) {
 	switch {
-	case f == nil: // the error has been reported already
+	case f == nil: // the reader has already reported the error
 	case o.ResponseFormat != nil:
 		c.Problem(wire.CodeInvalidValue, "the answer is constrained twice; send one of response_format, guided_json, "+
 			"guided_regex, guided_choice and structured_outputs")
@@ -47,7 +47,7 @@ func (o *Options) constrain(c *wire.Reader, f *ResponseFormat) {
 	}
 }
 
-// readGuidedSchema reads a schema as an object, or as a string that contains it.
+// readGuidedSchema reads a schema as an object, or as a string that contains the object.
 func readGuidedSchema(c *wire.Reader) *ResponseFormat {
 	var schema json.RawMessage
 	switch c.Shape() {
@@ -90,7 +90,7 @@ func readChoices(c *wire.Reader) []string {
 	return wire.ReadList(c, MaxFormatChoices, "strings", c.Str)
 }
 
-// checkText reports a missing pattern or choices in a format of type regex or choice.
+// checkText requires a pattern in a format of type regex, and choices in a format of type choice.
 func (f *ResponseFormat) checkText(p *wire.Problems, at string) {
 	if f.Type == FormatRegex && f.Regex == "" {
 		p.AddNew(wire.CodeMissing, cmp.Or(f.Param, at+".regex"), "required with type %s", FormatRegex)

@@ -1,7 +1,7 @@
 package openai
 
-// Limits on a request. Limits on counts keep the work of checking a request proportional to its size; ranges are
-// OpenAI's if OpenAI has one.
+// Limits on a request. Limits on counts bound the time for checking a request. Ranges are OpenAI's, where OpenAI
+// documents one.
 const (
 	MaxMessages     = 8192
 	MaxParts        = 1024 // text parts of a message

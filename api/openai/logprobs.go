@@ -17,7 +17,7 @@ type ChatLogprobs struct {
 	Refusal []TokenLogprob `json:"refusal"` // always null
 }
 
-// MarshalJSON writes the same text as a stream.
+// MarshalJSON writes the object as it is written in a stream.
 func (l *ChatLogprobs) MarshalJSON() ([]byte, error) { return appendChatLogprobs(nil, l), nil }
 
 // TokenLogprob is a chosen token with the most probable alternatives at its position.
@@ -35,7 +35,8 @@ type TopLogprob struct {
 	Bytes   TokenBytes `json:"bytes"`
 }
 
-// CompletionLogprobs is the older, columnar form: every slice has one entry per token.
+// CompletionLogprobs holds the log probabilities of a text completion, in OpenAI's older format: every slice has one
+// entry per token.
 type CompletionLogprobs struct {
 	Tokens        []string   `json:"tokens"`         // in the form of [BytesText]
 	TokenLogprobs []*Logprob `json:"token_logprobs"` // null for the first token of an echoed prompt
@@ -45,13 +46,13 @@ type CompletionLogprobs struct {
 	TextOffset  []int            `json:"text_offset"` // characters from the start of the choice's text
 }
 
-// MarshalJSON writes the same text as a stream.
+// MarshalJSON writes the object as it is written in a stream.
 func (l *CompletionLogprobs) MarshalJSON() ([]byte, error) {
 	return appendCompletionLogprobs(nil, l), nil
 }
 
-// PromptLogprobs has an entry for each token of a prompt, as in vLLM: the most probable tokens at its position and the
-// token itself, by id. The entry of the first token, which has no predecessor, is null.
+// PromptLogprobs has an entry for each token of a prompt, as in vLLM. An entry holds the token itself and the most
+// probable tokens at its position, by id. The first entry is null, because the first token has no predecessor.
 type PromptLogprobs []map[int32]PromptLogprob
 
 // PromptLogprob is one token at a position of a prompt.
@@ -61,7 +62,7 @@ type PromptLogprob struct {
 	Token   string  `json:"decoded_token"`
 }
 
-// Logprob is the natural logarithm of a probability. JSON has no infinity: a token that cannot be chosen is written as
+// Logprob is the natural logarithm of a probability. JSON has no infinity, so minus infinity is written as
 // [Impossible], the value that OpenAI documents for this.
 type Logprob float64
 
@@ -71,7 +72,7 @@ const Impossible Logprob = -9999
 // MarshalJSON writes a finite number.
 func (l Logprob) MarshalJSON() ([]byte, error) { return appendLogprob(nil, l), nil }
 
-// finite replaces numbers that JSON cannot represent, and those below Impossible, by Impossible.
+// finite replaces infinities, NaN and values below Impossible by Impossible.
 func (l Logprob) finite() float64 {
 	if v := float64(l); v >= float64(Impossible) && !math.IsInf(v, 1) {
 		return v
@@ -141,10 +142,10 @@ func (r *RankedLogprobs) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// TokenID returns a token's id in the form for logprobs, for requests with return_tokens_as_token_ids.
+// TokenID returns a token's id as logprobs contain it for requests with return_tokens_as_token_ids.
 func TokenID(id int32) string { return "token_id:" + strconv.Itoa(int(id)) }
 
-// TokenText returns a token in the form for chat logprobs: its text, or \x escapes if it is not whole characters.
+// TokenText returns a token as written in chat logprobs: its text, or \x escapes if it is not valid UTF-8.
 func TokenText(token []byte) string {
 	if utf8.Valid(token) {
 		return string(token)
@@ -156,7 +157,7 @@ func TokenText(token []byte) string {
 	return b.String()
 }
 
-// BytesText returns a token in the form for logprobs of text completions: like [TokenText], with "bytes:" before
+// BytesText returns a token as written in the logprobs of text completions: like [TokenText], with "bytes:" before
 // escapes.
 func BytesText(token []byte) string {
 	if utf8.Valid(token) {

@@ -25,7 +25,8 @@ type Message struct {
 	ToolCallID       string     `json:"tool_call_id,omitempty"` // tool only
 }
 
-// Content is the text of a message in the parts in which it was sent; a plain string is one part, nil means no content.
+// Content is the text of a message, one string per content part on the wire. A plain string on the wire is one part;
+// nil means no content.
 type Content []string
 
 // Text joins the parts with line breaks, as vLLM does for models whose prompts are plain text.
@@ -59,8 +60,8 @@ type ToolCall struct {
 	Function FunctionCall `json:"function"` // the call; for a custom tool, the arguments are those of [CustomArguments]
 }
 
-// MarshalJSON writes a call as the model made it. The arguments of a custom tool are its input; they are written in its
-// own object.
+// MarshalJSON writes a call. For a custom tool it writes the input in the object custom, otherwise the arguments in the
+// object function.
 func (t ToolCall) MarshalJSON() ([]byte, error) {
 	if t.Type != TypeCustom {
 		type function ToolCall
@@ -78,7 +79,7 @@ type customCall struct {
 	Input string `json:"input"`
 }
 
-// FunctionCall names the function; Arguments is JSON as text, exactly as the model wrote it.
+// FunctionCall is the name of a function and its arguments, as the JSON text that the model wrote.
 type FunctionCall struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`

@@ -16,11 +16,12 @@ func readMessages(c *wire.Reader) []Message {
 	})
 }
 
-// messageReader is a message that is being read: reasoning may be given under two names, which must agree.
+// messageReader is a message that is being read: reasoning may be given as reasoning_content or reasoning; two values
+// must be equal.
 type messageReader struct {
 	Message
 	reasoning string
-	call      *FunctionCall // call in the older form
+	call      *FunctionCall // function_call, the older field for a call
 }
 
 var messageFields = wire.Fields[messageReader]{
@@ -34,7 +35,7 @@ var messageFields = wire.Fields[messageReader]{
 		m.ToolCalls = wire.ReadList(c, MaxToolCalls, "tool calls", wire.ReadStruct(c, toolCallFields))
 	}},
 
-	// The ignored fields, here and below, are listed with reasons in ignoredInside.
+	// Ignored fields. ignoredInside lists each with the reason.
 	"annotations": wire.IgnoreAs[messageReader](jsonscan.Array),
 	"parsed":      wire.IgnoreAny[messageReader](),
 	"refusal":     wire.Refuse[messageReader]("send the text as content"),
@@ -74,7 +75,7 @@ type partReader struct {
 	text *string
 }
 
-// partFields also contains the members of other kinds of parts, so that the error for an image names images.
+// partFields also contains the members of refused parts, such as images, so that the error names the type of the part.
 var partFields = wire.Fields[partReader]{
 	"type": wire.TextField(func(p *partReader) *string { return &p.kind }),
 	"text": {Read: func(c *wire.Reader, p *partReader) { wire.SetPointer(&p.text, c.Str) }},
@@ -192,7 +193,7 @@ type namedChoice struct{ kind, name, namespace string }
 var namedChoiceFields = wire.Fields[namedChoice]{
 	"type":          wire.TextField(func(n *namedChoice) *string { return &n.kind }),
 	"function":      {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
-	"allowed_tools": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // its type of choice is refused
+	"allowed_tools": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // member of a refused type
 	"custom":        {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
 }
 

@@ -48,8 +48,7 @@ type Options struct {
 	// RoutedExperts is an option of SGLang: the answer contains the experts of all rows.
 	RoutedExperts bool `json:"return_routed_experts,omitempty"`
 
-	// PromptLogprobs is an option of vLLM: the number, [0, 20], of alternatives for each token of the prompt; nil means
-	// no log
+	// PromptLogprobs is an option of vLLM: the number of alternatives for each prompt token, [0, 20]; nil means no log
 	// probabilities.
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"`
 
@@ -59,15 +58,15 @@ type Options struct {
 	// KVTransfer is an option of vLLM: one server computes prompts and another continues them.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 
-	// Priority is an option of vLLM: among the requests of one tenant a lower number is served earlier. The default is
+	// Priority is an option of vLLM: among the requests of one tenant a lower number is served earlier; the default is
 	// 0.
 	Priority *int `json:"priority,omitempty"`
 
 	Sparrow *Extension `json:"sparrow,omitempty"`
 }
 
-// KVTransfer is kv_transfer_params. The response to a request with RemoteDecode contains the parameters for the request
-// to the other server: RemotePrefill, and the location of the pages.
+// KVTransfer is kv_transfer_params. A request with RemoteDecode computes a prompt. Its response contains the parameters
+// for the request to the decoding server: RemotePrefill, and the address of the KV pages.
 type KVTransfer struct {
 	RemoteDecode  bool     `json:"do_remote_decode"`
 	RemotePrefill bool     `json:"do_remote_prefill"`
@@ -86,14 +85,15 @@ type StreamOptions struct {
 
 // Extension holds the request fields that only this server supports.
 type Extension struct {
-	// Trace requests the plans used, the prefix match and the time per stage, in the response's own sparrow object.
+	// Trace requests the plans used, the prefix match and the time per stage, in the object sparrow of the response.
 	Trace bool `json:"trace,omitempty"`
 	// Draft is the number of tokens to draft per step: 0 disables drafting, nil means the server's setting.
 	Draft *int `json:"draft,omitempty"`
-	// Selections requests the keys that rows attended to, and Experts the experts that computed them.
+	// Selections requests the positions of the keys that each row attended to, Experts the experts that computed each
+	// row.
 	Selections *Selections `json:"selections,omitempty"`
 	Experts    bool        `json:"experts,omitempty"`
-	// Replay holds rows that were recorded before: the request repeats their choices.
+	// Replay holds recorded selections and experts of an earlier request. This request uses them instead of its own.
 	Replay *record.Rows `json:"replay,omitempty"`
 }
 
@@ -116,7 +116,7 @@ func (o *Options) WantsContinuousUsage() bool {
 // WantsTrace reports whether the response contains its trace.
 func (o *Options) WantsTrace() bool { return o.Sparrow != nil && o.Sparrow.Trace }
 
-// optionFields reads Options.
+// optionFields holds the fields of Options.
 var optionFields = wire.Fields[Options]{
 	"model":              wire.TextField(func(o *Options) *string { return &o.Model }),
 	"temperature":        wire.OptionalFloat(func(o *Options) **float64 { return &o.Temperature }),
@@ -160,7 +160,7 @@ var optionFields = wire.Fields[Options]{
 	}},
 }
 
-// SamplingFields returns some of the fields of Options, for interfaces that have them under the same names.
+// SamplingFields returns the named fields of Options, for interfaces that use the same names.
 func SamplingFields(names ...string) wire.Fields[Options] {
 	some := wire.Fields[Options]{}
 	for _, name := range names {
@@ -176,7 +176,7 @@ var streamOptionFields = wire.Fields[StreamOptions]{
 	"include_obfuscation":    wire.IgnoreAs[StreamOptions](jsonscan.Bool),
 }
 
-// transferFields reads KVTransfer. Sidecars send null for unknown values, and return values unchanged.
+// transferFields holds the fields of KVTransfer. Routers send null for unknown values, and return values unchanged.
 var transferFields = wire.Fields[KVTransfer]{
 	"do_remote_decode":  wire.BoolField(func(k *KVTransfer) *bool { return &k.RemoteDecode }),
 	"do_remote_prefill": wire.BoolField(func(k *KVTransfer) *bool { return &k.RemotePrefill }),

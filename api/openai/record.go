@@ -10,7 +10,7 @@ import (
 	"sparrow/record"
 )
 
-// Selections requests the keys that rows attended to (docs/format/selections.md).
+// Selections requests the positions of the keys that rows attended to (docs/format/selections.md).
 type Selections struct {
 	Layers []int          // nil means all layers
 	Tokens RecordedTokens // tokens whose rows are recorded
@@ -24,7 +24,7 @@ type RecordedTokens struct {
 	Range *record.Range
 }
 
-// MarshalJSON writes the same form that is read.
+// MarshalJSON writes the JSON object that a request contains.
 func (s *Selections) MarshalJSON() ([]byte, error) {
 	out := []byte(`{"layers":`)
 	if s.Layers == nil {
@@ -63,7 +63,7 @@ func readSelections(c *wire.Reader, e *Extension) {
 	wire.ReadObject(c, e.Selections, selectionFields)
 }
 
-// readLayers reads "all" or a list of layer numbers.
+// readLayers reads "all" or a list of layer indices, from 0.
 func readLayers(c *wire.Reader, s *Selections) {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -80,7 +80,7 @@ func readLayers(c *wire.Reader, s *Selections) {
 	}
 }
 
-// readRecordedTokens reads "output", "all" or two positions.
+// readRecordedTokens reads "output", "all" or two token positions.
 func readRecordedTokens(c *wire.Reader, s *Selections) {
 	const want = `"output", "all" or an array of two positions`
 	switch c.Shape() {
@@ -99,7 +99,7 @@ func readRecordedTokens(c *wire.Reader, s *Selections) {
 	}
 }
 
-// readRange reads two positions.
+// readRange reads an array of two token positions.
 func readRange(c *wire.Reader) *record.Range {
 	list := wire.ReadList(c, 2, "positions", position(c))
 	if len(list) != 2 {
@@ -109,7 +109,7 @@ func readRange(c *wire.Reader) *record.Range {
 	return &record.Range{list[0], list[1]}
 }
 
-// position reads a non-negative number.
+// position returns a reader of a non-negative integer.
 func position(c *wire.Reader) func() (int, bool) {
 	return func() (int, bool) {
 		n, ok := c.IntegerIn(0, math.MaxInt32)
@@ -117,7 +117,7 @@ func position(c *wire.Reader) func() (int, bool) {
 	}
 }
 
-// Recorded rows, in the form of an answer.
+// readReplay reads recorded rows, in the format of an answer.
 
 func readReplay(c *wire.Reader, e *Extension) {
 	e.Replay = &record.Rows{}
@@ -169,7 +169,8 @@ var expertFields = wire.Fields[record.Experts]{
 	"weights": bytesField(func(x *record.Experts) *[]byte { return &x.Weights }),
 }
 
-// filled reads an object that must not be empty. Empty ones would take many times the memory of their text.
+// filled returns a reader of an object that must have the member that has checks for. An empty object would need many
+// times the memory of its text.
 func filled[T any](c *wire.Reader, known wire.Fields[T], what string, has func(*T) bool) func() (T, bool) {
 	return func() (v T, ok bool) {
 		ok = c.Clean(func() {
@@ -202,7 +203,7 @@ func bytesField[T any](of func(*T) *[]byte) wire.Field[T] {
 	}}
 }
 
-// some returns a list, or nil for an empty one, which is then omitted in JSON.
+// some returns the list, or nil for an empty list, so that JSON omits it.
 func some[V any](list []V) []V {
 	if len(list) == 0 {
 		return nil

@@ -16,7 +16,7 @@ const (
 	ObjectScore      = "score"
 )
 
-// FinishReason is the reason why a choice ended. Empty, which is null on the wire, means that it has not.
+// FinishReason is the reason why a choice ended. Empty means that the choice continues; it is null on the wire.
 type FinishReason string
 
 // MarshalJSON writes the reason or null.
@@ -27,7 +27,7 @@ const (
 	FinishStop      FinishReason = "stop"       // the model ended its answer, or a stop string was reached
 	FinishLength    FinishReason = "length"     // the token limit or the end of the context was reached
 	FinishToolCalls FinishReason = "tool_calls" // the model called tools
-	// FinishFunction is FinishToolCalls in the older form of calls.
+	// FinishFunction replaces FinishToolCalls in an answer to a request with the older field functions.
 	FinishFunction FinishReason = "function_call"
 )
 
@@ -40,7 +40,7 @@ type Head struct {
 	SystemFingerprint string `json:"system_fingerprint,omitempty"`
 }
 
-// ChatResponse is the response to POST /v1/chat/completions; its object is ObjectChat.
+// ChatResponse is the response to POST /v1/chat/completions; its field object is ObjectChat.
 type ChatResponse struct {
 	Head
 	Choices []ChatChoice    `json:"choices"`
@@ -50,7 +50,7 @@ type ChatResponse struct {
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
 	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // token ids of the prompt, if requested
 	SGLExt         *SGLExt        `json:"sglext,omitempty"`           // fields of SGLang, if requested
-	// KVTransfer is the address from which the pages of the prompt can be pulled, if requested.
+	// KVTransfer is the address of the server that holds the KV pages of the prompt, if requested.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
@@ -64,15 +64,16 @@ type ChatChoice struct {
 	Rollout
 }
 
-// Rollout holds the fields of a choice that trainers read, under vLLM's names, if requested; never in a stream.
+// Rollout holds the fields of a choice for reinforcement learning, under vLLM's names, if requested. Streams do not
+// have them.
 type Rollout struct {
 	TokenIDs []int32 `json:"token_ids,omitempty"`
-	// RoutedExperts is a NumPy array file in base64: [tokens-1, layers, chosen], for the prompt and the answer.
+	// RoutedExperts is a NumPy array file in base64: [tokens of prompt and answer - 1, layers, experts per token].
 	RoutedExperts string `json:"routed_experts,omitempty"`
-	Array         string `json:"-"` // the same data in the form of SGLang
+	Array         string `json:"-"` // the same data, encoded as SGLang does
 }
 
-// SGLExt holds the fields that SGLang adds to an answer: int32 in base64, in the same order.
+// SGLExt holds the fields that SGLang adds to an answer: int32 in base64, in the order of Rollout.RoutedExperts.
 type SGLExt struct {
 	RoutedExperts string `json:"routed_experts"`
 }
@@ -85,23 +86,23 @@ type ResponseMessage struct {
 	Refusal          *string    `json:"refusal"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
-	// FunctionCall is the call of an answer in the older form.
+	// FunctionCall is the call of an answer to a request with the older field functions.
 	FunctionCall *FunctionCall `json:"function_call,omitempty"`
 }
 
-// CompletionResponse is the response to POST /v1/completions; its object is ObjectCompletion. The events of a stream
-// have the same format, and are written through [CompletionStream].
+// CompletionResponse is the response to POST /v1/completions; its field object is ObjectCompletion. The events of a
+// stream have the same format, and are written through [CompletionStream].
 type CompletionResponse struct {
 	Head
 	Choices []CompletionChoice `json:"choices"`
 	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
 	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
 	SGLExt  *SGLExt            `json:"sglext,omitempty"` // fields of SGLang, if requested; never in a stream
-	// KVTransfer is the address from which the pages of the prompt can be pulled, if requested; never in a stream.
+	// KVTransfer is the address of the server that holds the KV pages of the prompt, if requested; never in a stream.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
-// CompletionChoice is a text or, in a stream, a piece of a text without a finish reason until the last piece.
+// CompletionChoice is one text or, in a stream, a piece of one. Only the last piece has a finish reason.
 type CompletionChoice struct {
 	Index        int                 `json:"index"`
 	Text         string              `json:"text"`
@@ -123,13 +124,12 @@ type Usage struct {
 	CompletionTokensDetails *CompletionTokensDetails `json:"completion_tokens_details,omitempty"`
 }
 
-// PromptTokensDetails counts prompt tokens by origin.
+// PromptTokensDetails counts prompt tokens that were read from the prefix cache.
 type PromptTokensDetails struct {
-	CachedTokens int `json:"cached_tokens"` // tokens that were not computed, because their prefix was in the cache
+	CachedTokens int `json:"cached_tokens"` // prompt tokens that were found in the prefix cache and not computed
 }
 
-// CompletionTokensDetails counts completion tokens by kind. Rejected drafts are not part of completion_tokens: they
-// cost only time.
+// CompletionTokensDetails counts completion tokens by kind. Rejected drafts are not counted in completion_tokens.
 type CompletionTokensDetails struct {
 	ReasoningTokens          int `json:"reasoning_tokens"`
 	AcceptedPredictionTokens int `json:"accepted_prediction_tokens"` // drafted tokens that were accepted

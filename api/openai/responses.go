@@ -8,7 +8,8 @@ import (
 // ObjectResponse is the object name of a response.
 const ObjectResponse = "response"
 
-// Response is the response to POST /v1/responses. It repeats the fields of the request, as clients expect.
+// Response is the response to POST /v1/responses. It repeats the fields of the request, because clients read them
+// there.
 type Response struct {
 	ID                string             `json:"id"`
 	Object            string             `json:"object"` // ObjectResponse
@@ -60,7 +61,7 @@ type ReasoningEcho struct {
 	Summary *string `json:"summary"`
 }
 
-// ResponseChoice is a tool choice in the form of /v1/responses.
+// ResponseChoice is a tool choice as /v1/responses writes it.
 type ResponseChoice ToolChoice
 
 // MarshalJSON writes the mode as a string, or the object that names a function.
@@ -87,9 +88,9 @@ type ResponseUsage struct {
 	TotalTokens         int                 `json:"total_tokens"`
 }
 
-// InputTokensDetails counts input tokens by origin.
+// InputTokensDetails counts input tokens that were read from the prefix cache.
 type InputTokensDetails struct {
-	CachedTokens     int `json:"cached_tokens"`      // tokens that were not computed: their prefix was in the cache
+	CachedTokens     int `json:"cached_tokens"`      // input tokens that were found in the prefix cache
 	CacheWriteTokens int `json:"cache_write_tokens"` // always 0: writing to the cache is not charged
 }
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// The events of a stream of /v1/responses.
+// The types of events in a stream of /v1/responses.
 const (
 	EventCreated        = "response.created"
 	EventInProgress     = "response.in_progress"
@@ -36,13 +36,13 @@ type ResponseStream struct {
 	next int
 }
 
-// Place is a position in the output.
+// Place identifies an item of the output.
 type Place struct {
 	Output int    // index of the item
 	ItemID string // id of the item
 }
 
-// open writes an event up to the members that all events have.
+// open writes the start of an event: its type and its sequence number.
 func (s *ResponseStream) open(dst []byte, event string) []byte {
 	dst = append(append(append(dst, "event: "...), event...), "\ndata: {\"type\":"...)
 	dst = wire.AppendString(dst, event)
@@ -64,7 +64,7 @@ func member(dst []byte, name string, v any) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// Response writes an event about the whole response.
+// Response writes an event that contains the whole response.
 func (s *ResponseStream) Response(dst []byte, event string, r *Response) ([]byte, error) {
 	out, err := member(s.open(dst, event), "response", r)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *ResponseStream) Response(dst []byte, event string, r *Response) ([]byte
 	return end(out), nil
 }
 
-// Item writes that an item was added or is done.
+// Item writes the event for an item that was added or is done.
 func (s *ResponseStream) Item(dst []byte, event string, output int, item *Item) ([]byte, error) {
 	out := append(s.open(dst, event), `,"output_index":`...)
 	out, err := member(strconv.AppendInt(out, int64(output), 10), "item", item)
@@ -83,7 +83,7 @@ func (s *ResponseStream) Item(dst []byte, event string, output int, item *Item) 
 	return end(out), nil
 }
 
-// Part writes that the only part of an item was added or is done.
+// Part writes the event for the only part of an item, when the part was added or is done.
 func (s *ResponseStream) Part(dst []byte, event string, at Place, part Part) ([]byte, error) {
 	out, err := member(appendPart(s.open(dst, event), event, at), "part", part)
 	if err != nil {
@@ -92,7 +92,8 @@ func (s *ResponseStream) Part(dst []byte, event string, at Place, part Part) ([]
 	return end(out), nil
 }
 
-// Text writes more of the text of a part, or, with a done event, all of it. Log probabilities belong to output_text.
+// Text writes an event with more text of a part or, if the event is a done event, with all of its text. Only
+// output_text has log probabilities.
 func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, logprobs []TokenLogprob) []byte {
 	dst = appendPart(s.open(dst, event), event, at)
 	switch event {
@@ -108,7 +109,8 @@ func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, l
 	return end(dst)
 }
 
-// Arguments writes more of the arguments of a call or of the input of a custom tool, or, with a done event, all of it.
+// Arguments writes an event with more arguments of a call, or more input of a custom tool. If the event is a done
+// event, it contains all of them.
 func (s *ResponseStream) Arguments(dst []byte, event string, at Place, name, arguments string) []byte {
 	dst = appendPlace(s.open(dst, event), at)
 	switch event {
@@ -128,7 +130,7 @@ func appendPlace(dst []byte, at Place) []byte {
 	return strconv.AppendInt(append(dst, `,"output_index":`...), int64(at.Output), 10)
 }
 
-// appendPart writes the index of the only part of an item: of its content, or of its summary.
+// appendPart writes the place and the index of the only part of an item: content_index or, in a summary, summary_index.
 func appendPart(dst []byte, event string, at Place) []byte {
 	switch event {
 	case EventSummaryAdded, EventSummaryDone, EventSummaryDelta, EventSummaryText:

@@ -37,7 +37,7 @@ type Item struct {
 	// Content is the text of a message, of a reasoning item or of a call's result.
 	Content  Content
 	Summary  bool           // for a reasoning item in a response: its text is in the summary
-	Sealed   bool           // for a reasoning item in a response: its text is also returned as encrypted_content
+	Sealed   bool           // for a reasoning item in a response: encrypted_content also contains its text
 	Logprobs []TokenLogprob // log probabilities of a message, if requested
 
 	CallID    string // id of a call, in the call and in its result
@@ -97,7 +97,7 @@ func ReasoningText(text string) Part { return Part{Type: partReasoning, Text: te
 // SummaryText returns a part of the summary of a reasoning item.
 func SummaryText(text string) Part { return Part{Type: partSummary, Text: text} }
 
-// MarshalJSON writes the fields that the item's type has.
+// MarshalJSON writes the fields of the item's type.
 func (i Item) MarshalJSON() ([]byte, error) {
 	out := wireItem{Type: i.Type, ID: i.ID, Status: i.Status}
 	switch i.Type {
@@ -143,7 +143,7 @@ func (i *Item) marshalReasoning(out *wireItem) {
 	}
 }
 
-// itemReader is an item that is being read; the texts of different types are distinguished once the type is known.
+// itemReader is an item that is being read. settle assigns the texts to Item once the type is known.
 type itemReader struct {
 	Item
 	summary Content
@@ -166,7 +166,7 @@ var itemFields = wire.Fields[itemReader]{
 	"summary":   {Read: func(c *wire.Reader, i *itemReader) { i.summary = readTexts(c) }},
 	"output":    {Read: func(c *wire.Reader, i *itemReader) { i.output = readTexts(c) }},
 
-	// Fields of a replayed item other than its text.
+	// Fields of an item of an earlier response that do not affect the prompt.
 	"status":            {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
 	"phase":             {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
 	"encrypted_content": {Read: readSealed},
@@ -189,7 +189,7 @@ func readInput(c *wire.Reader) []Item {
 	return nil
 }
 
-// settle sets the type that an item omits, and its text.
+// settle sets the type if the request omits it, and moves the texts that were read to Content or Arguments.
 func (i *itemReader) settle() {
 	if i.Type == "" {
 		i.Type = ItemMessage
@@ -209,7 +209,7 @@ func (i *itemReader) settle() {
 	}
 }
 
-// readSealed decodes reasoning that a server of this kind sealed. Data that other servers sealed has no effect.
+// readSealed decodes the reasoning in encrypted_content if [Seal] wrote it. Data of other servers is ignored.
 func readSealed(c *wire.Reader, i *itemReader) {
 	text, ok := c.Str()
 	if !ok {
@@ -236,7 +236,7 @@ var textPartFields = wire.Fields[partReader]{
 	"type": wire.TextField(func(p *partReader) *string { return &p.kind }),
 	"text": {Read: func(c *wire.Reader, p *partReader) { wire.SetPointer(&p.text, c.Str) }},
 
-	// Fields of a replayed part other than its text, and fields of parts whose type is refused.
+	// Fields of a part of an earlier response that do not affect the prompt, and fields of refused types.
 	"annotations":             {Read: func(c *wire.Reader, _ *partReader) { c.Skip() }},
 	"logprobs":                {Read: func(c *wire.Reader, _ *partReader) { c.Skip() }},
 	"parsed":                  wire.IgnoreAny[partReader](),
@@ -275,7 +275,7 @@ func readTextPart(c *wire.Reader) (string, bool) {
 	return "", false
 }
 
-// check checks one item of a request.
+// check validates one item of a request at path at.
 func (i *Item) check(p *wire.Problems, at string) {
 	missing := func(field, value string) {
 		if value == "" {
@@ -326,11 +326,11 @@ func checkItems(p *wire.Problems, items []Item) {
 	}
 }
 
-// Messages returns items as the messages of a chat: consecutive reasoning, text and calls of the model become one
+// Messages converts items to the messages of a chat. Consecutive reasoning, text and calls of the model become one
 // message.
 func Messages(items []Item) []Message {
 	var list []Message
-	open := false // whether the last message is the model's and may grow
+	open := false // whether the last message is the model's, so that the next item is added to it
 	said := func(fresh bool) *Message {
 		if !open || fresh {
 			list = append(list, Message{Role: RoleAssistant})
@@ -377,7 +377,7 @@ func Messages(items []Item) []Message {
 	return list
 }
 
-// call returns a call in the form of a chat.
+// call returns a call as a tool call of a chat.
 func (i *Item) call() ToolCall {
 	t := ToolCall{ID: i.CallID, Type: typeFunction,
 		Function: FunctionCall{Name: FlatName(i.Namespace, i.Name), Arguments: i.Arguments}}

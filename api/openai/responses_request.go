@@ -10,8 +10,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// ResponsesRequest is the body of POST /v1/responses. It has all Options except those for several choices, the response
-// format and the format of a stream.
+// ResponsesRequest is the body of POST /v1/responses. It has all Options except N, ResponseFormat and StreamOptions.
 type ResponsesRequest struct {
 	Options
 	Input        []Item `json:"input"` // a string on the wire is one message of the user
@@ -27,7 +26,7 @@ type ResponsesRequest struct {
 
 	Text      TextConfig `json:"text"`
 	Reasoning Reasoning  `json:"reasoning"`
-	// The switches of chat completions for reasoning.
+	// The fields of chat completions that turn reasoning on or off.
 	Thinking           *Thinking                  `json:"thinking,omitempty"`
 	ChatTemplateKwargs map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
 
@@ -42,7 +41,7 @@ type TextConfig struct {
 	Format TextFormat `json:"format"`
 }
 
-// TextFormat constrains the text; its types are those of a [ResponseFormat], and an empty type means FormatText.
+// TextFormat constrains the answer's text; the types are those of [ResponseFormat], and an empty type means FormatText.
 type TextFormat struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name,omitempty"`
@@ -54,12 +53,12 @@ type TextFormat struct {
 // Reasoning holds the request's settings for reasoning.
 type Reasoning struct {
 	Effort string `json:"effort,omitempty"`
-	// Summary, auto, concise or detailed, requests a summary. The summary is the reasoning itself, because the models
-	// write no other.
+	// Summary, auto, concise or detailed, requests a summary. The summary is all of the reasoning, because the models
+	// write no summaries.
 	Summary string `json:"summary,omitempty"`
 }
 
-// Summarised reports whether reasoning is returned in the summary of its item, instead of its content.
+// Summarised reports whether reasoning is returned in the field summary of the reasoning item, not in content.
 func (r *Reasoning) Summarised() bool { return r.Summary != "" && r.Summary != "none" }
 
 // summaries lists the values of reasoning.summary.
@@ -89,7 +88,7 @@ func (r *ResponsesRequest) WantsLogprobs() bool {
 	return r.TopLogprobs != nil || slices.Contains(r.Include, includeLogprobs)
 }
 
-// WantsEncrypted reports whether reasoning items are also returned in the sealed form, for clients that send them back.
+// WantsEncrypted reports whether reasoning items also have encrypted_content, for clients that send them back.
 func (r *ResponsesRequest) WantsEncrypted() bool { return slices.Contains(r.Include, includeEncrypted) }
 
 // Stored reports whether the response is stored for later requests.
@@ -156,7 +155,8 @@ var responsesFields = wire.Join(
 		"metadata":             {Read: func(c *wire.Reader, r *ResponsesRequest) { r.Metadata = readMetadata(c) }},
 		"background":           {Read: readBackground},
 
-		// Limits on calls of tools that OpenAI runs, and padding of events: this server has neither.
+		// max_tool_calls limits calls of tools that OpenAI runs, and stream_options pads events: this server has
+		// neither.
 		"max_tool_calls": wire.IgnoreAs[ResponsesRequest](jsonscan.Number),
 		"stream_options": wire.IgnoreAs[ResponsesRequest](jsonscan.Object),
 
@@ -184,7 +184,7 @@ func notInResponses(instead string) wire.Field[ResponsesRequest] {
 	return wire.Refuse[ResponsesRequest](instead)
 }
 
-// responsesOptions returns the options that /v1/responses shares with chat completions.
+// responsesOptions returns the fields of Options that /v1/responses shares with chat completions.
 func responsesOptions() wire.Fields[Options] {
 	shared := maps.Clone(optionFields)
 	for _, name := range []string{"n", "response_format", "stream_options"} {

@@ -17,13 +17,13 @@ type ResponseTool struct {
 	Description string          `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters"` // parameters of a function
 	Strict      *bool           `json:"strict"`     // whether a function's arguments must follow its schema
-	Format      *ToolFormat     `json:"-"`          // input format of a custom tool
+	Format      *ToolFormat     `json:"-"`          // required syntax of a custom tool's input
 	Tools       []ResponseTool  `json:"-"`          // tools of a namespace
 
-	Sent json.RawMessage `json:"-"` // JSON text as it was sent, if the tool is not a function
+	Sent json.RawMessage `json:"-"` // JSON text of the tool as sent, if the tool is not a function
 }
 
-// MarshalJSON writes a tool as a response repeats it.
+// MarshalJSON writes a tool as it is repeated in a response.
 func (t ResponseTool) MarshalJSON() ([]byte, error) {
 	if t.Sent != nil {
 		return wire.Marshal(t.Sent)
@@ -42,7 +42,7 @@ var responseToolFields = wire.Fields[ResponseTool]{
 		t.Format = &ToolFormat{}
 		wire.ReadObject(c, t.Format, toolFormatFields)
 	}},
-	// All tools are shown: there is no search for deferred ones.
+	// All tools are listed in the prompt, because deferred tools cannot be searched.
 	"defer_loading": wire.IgnoreAs[ResponseTool](jsonscan.Bool),
 	"output_schema": wire.IgnoreAny[ResponseTool](),
 }
@@ -70,7 +70,8 @@ func readToolList(c *wire.Reader, known wire.Fields[ResponseTool]) []ResponseToo
 }
 
 // toolList returns all tools of a request and of the items of its conversation, including the tools inside namespaces.
-// places are their paths in the request. Tools that appear later in the conversation are shown to the model there.
+// places are their paths in the request. Tools inside the conversation are deferred: the prompt shows them at their
+// place.
 func (r *ResponsesRequest) toolList(items []Item) (list []Tool, places []string) {
 	add := func(tools []ResponseTool, at string, deferred bool) {
 		more, where := flatten(tools, at)
@@ -88,7 +89,7 @@ func (r *ResponsesRequest) toolList(items []Item) (list []Tool, places []string)
 	return list, places
 }
 
-// late reports whether anything other than tools comes before an item.
+// late reports whether an item other than ItemTools comes before items[i].
 func late(items []Item, i int) bool {
 	return slices.ContainsFunc(items[:i], func(it Item) bool { return it.Type != ItemTools })
 }
@@ -113,7 +114,7 @@ func flatten(tools []ResponseTool, at string) (list []Tool, places []string) {
 	return list, places
 }
 
-// declarations returns tools as text, one line each.
+// declarations returns the declarations of tools for the prompt, one per line.
 func declarations(tools []ResponseTool) Content {
 	var lines []string
 	list, _ := flatten(tools, "")
@@ -138,7 +139,8 @@ func (r *ResponsesRequest) checkTools(p *wire.Problems) {
 	}
 }
 
-// readResponseChoice reads a mode or an object that names a tool, without the inner object of chat completions.
+// readResponseChoice reads a mode or an object that names a tool, in which the name is not inside an inner object as in
+// chat completions.
 func readResponseChoice(c *wire.Reader) *ToolChoice {
 	switch c.Shape() {
 	case jsonscan.String:

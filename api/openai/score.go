@@ -20,7 +20,7 @@ type ScoreRequest struct {
 	CacheSalt        string `json:"cache_salt,omitempty"`
 }
 
-// ScoreResponse is the response to POST /v1/score; its object is ObjectScore.
+// ScoreResponse is the response to POST /v1/score; its field object is ObjectScore.
 type ScoreResponse struct {
 	Head
 	Data  []ScoredContinuation `json:"data"` // in the order of the request

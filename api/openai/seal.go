@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// sealed is the prefix of text that [Seal] wrote.
+// sealed is the prefix of the text that [Seal] returns.
 const sealed = "sparrow1."
 
-// Seal writes reasoning in the form that clients send back unchanged: encrypted_content of a reasoning item, the
-// signature of a thinking block. It is encoded, not encrypted, because clients also get the text itself.
+// Seal encodes reasoning as text that clients send back unchanged, in encrypted_content of a reasoning item or in the
+// signature of a thinking block. It does not encrypt, because clients also get the reasoning itself.
 func Seal(text string) string {
 	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(text)))
 	return sealed + base64.RawURLEncoding.EncodeToString(append(sum, text...))

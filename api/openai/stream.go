@@ -8,13 +8,13 @@ import (
 	"strconv"
 )
 
-// stream holds the text that all events of a stream share; it is created once.
+// stream holds the JSON text that all events of a stream share.
 type stream struct {
 	head []byte // from "data: " to the opening bracket of choices
 	tail []byte // from the closing bracket of choices to the end of the event
 }
 
-// newStream prepares the constant text. If usage is announced, it is null in every chunk except the closing one.
+// newStream prepares the shared text. With usage, the field usage is null in every chunk except the closing one.
 func newStream(h Head, usage bool) stream {
 	head := append([]byte(nil), `data: {"id":`...)
 	head = wire.AppendString(head, h.ID)
@@ -38,7 +38,7 @@ func newStream(h Head, usage bool) stream {
 // Counts holds the token counts of a stream so far.
 type Counts struct{ Prompt, Completion int }
 
-// close ends an event. It writes the usage so far or, if usage is announced, null.
+// close ends an event. With so it writes the usage so far, otherwise null if the stream has the field usage.
 func (s *stream) close(dst []byte, so *Counts) []byte {
 	if so == nil {
 		return append(dst, s.tail...)
@@ -56,15 +56,15 @@ func (s *stream) close(dst []byte, so *Counts) []byte {
 // ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
 type ChatStream struct{ stream }
 
-// NewChatStream prepares a stream; the head's object is always ObjectChatChunk. usage adds a closing chunk with usage;
-// it is the result of [Options.WantsUsage].
+// NewChatStream prepares a stream; it sets the head's object to ObjectChatChunk. usage, the result of
+// [Options.WantsUsage], adds a closing chunk with usage.
 func NewChatStream(h Head, usage bool) *ChatStream {
 	h.Object = ObjectChatChunk
 	return &ChatStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing if dst has enough
-// capacity.
+// Append writes a chunk with one choice and, if so is not nil, the token counts so far. It allocates nothing if dst has
+// enough capacity.
 func (s *ChatStream) Append(dst []byte, c *ChunkChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
@@ -90,8 +90,8 @@ func NewCompletionStream(h Head, usage bool) *CompletionStream {
 	return &CompletionStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing if dst has enough
-// capacity.
+// Append writes a chunk with one choice and, if so is not nil, the token counts so far. It allocates nothing if dst has
+// enough capacity.
 func (s *CompletionStream) Append(dst []byte, c *CompletionChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
@@ -108,8 +108,8 @@ func (s *CompletionStream) Append(dst []byte, c *CompletionChoice, so *Counts) [
 	return s.close(append(dst, '}'), so)
 }
 
-// AppendClosing writes the chunk without choices that carries usage, the trace, or both; nothing if both are nil. It
-// fails if the trace is not JSON.
+// AppendClosing writes the chunk without choices that contains usage, the trace, or both. It writes nothing if both are
+// nil, and returns an error if the trace is not JSON.
 func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) ([]byte, error) {
 	if usage == nil && trace == nil {
 		return dst, nil
@@ -137,7 +137,7 @@ func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) 
 // AppendDone writes the event that ends a stream.
 func AppendDone(dst []byte) []byte { return append(dst, "data: [DONE]\n\n"...) }
 
-// AppendError writes an error in the middle of a stream, after the status was sent. Clients raise it.
+// AppendError writes an error in the middle of a stream, after the status was sent. Clients report it as an exception.
 func AppendError(dst []byte, e *wire.Error) []byte {
 	dst = append(dst, `data: {"error":{"message":`...)
 	dst = wire.AppendString(dst, e.Message)
@@ -150,8 +150,8 @@ func AppendError(dst []byte, e *wire.Error) []byte {
 	return append(dst, "}}\n\n"...)
 }
 
-// AppendKeepAlive writes a comment, which clients skip, so that proxies do not mistake a long prefill for a broken
-// connection.
+// AppendKeepAlive writes a comment, which clients skip, so that proxies do not close the connection during a long
+// prefill.
 func AppendKeepAlive(dst []byte) []byte { return append(dst, ": waiting\n\n"...) }
 
 func appendDelta(dst []byte, d *Delta) []byte {
@@ -181,7 +181,7 @@ func appendDelta(dst []byte, d *Delta) []byte {
 	return append(dst, '}')
 }
 
-// appendMember writes a member with a string value and counts it. The name needs no escapes.
+// appendMember writes a member with a string value and increments *members. The name needs no escapes.
 func appendMember(dst []byte, members *int, name, value string) []byte {
 	dst = append(comma(dst, *members), '"')
 	dst = append(dst, name...)
@@ -208,7 +208,7 @@ func appendCallDelta(dst []byte, t *ToolCallDelta) []byte {
 	return append(dst, "}}"...)
 }
 
-// appendFunction writes the members of a piece of a call; text is the name of the growing member.
+// appendFunction writes the members of a piece of a call; text is the name of the member that holds the arguments.
 func appendFunction(dst []byte, f *FunctionDelta, text string) []byte {
 	members := 0
 	if f.Name != "" {

@@ -11,7 +11,7 @@ type TokenizeRequest struct {
 	Prompt   *string   `json:"prompt,omitempty"`
 	Messages []Message `json:"messages,omitempty"`
 
-	// AddSpecialTokens, if nil, is true for a prompt and false for messages: a chat format writes its own special
+	// AddSpecialTokens, if nil, is true for a prompt and false for messages: the chat format already writes special
 	// tokens.
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
 	ReturnTokenStrs  bool  `json:"return_token_strs,omitempty"`

@@ -19,12 +19,12 @@ const (
 	typeNamespace = "namespace" // of /v1/responses: a group of tools with a common prefix
 )
 
-// hostedTools lists the types of tools that only a provider can run, and of tools whose calls have a form that only
-// the provider's models support. They are not offered to the model.
+// hostedTools lists the types of tools that only a provider can run, and of tools whose calls only the provider's
+// models can write. They are not offered to the model.
 var hostedTools = []string{"web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
 	"mcp", "computer", "computer_use_preview", "local_shell", "shell", "apply_patch", "tool_search"}
 
-// Hosted reports whether tools of a type are not offered. Types may end with the date of a version.
+// Hosted reports whether tools of a type are not offered. A type may end with the date of a version.
 func Hosted(kind string) bool {
 	return slices.ContainsFunc(hostedTools, func(name string) bool {
 		date, ok := strings.CutPrefix(kind, name)
@@ -39,14 +39,14 @@ type Tool struct {
 
 	Format    *ToolFormat `json:"-"` // for a custom tool: format of its input; nil means any text
 	Namespace string      `json:"-"` // namespace of the tool, in /v1/responses; empty if none
-	// Deferred tools can be called but are not listed: the conversation itself shows them after a search.
+	// Deferred tools can be called but the prompt does not list them: a message shows them after a search for tools.
 	Deferred bool `json:"-"`
 }
 
-// Name returns the name of the tool that the model uses: with its namespace as a prefix.
+// Name returns the tool's name in the prompt, which starts with its namespace.
 func (t *Tool) Name() string { return FlatName(t.Namespace, t.Function.Name) }
 
-// FlatName returns the name that the model uses for a tool of a namespace.
+// FlatName joins a namespace and the name of a tool to the name in the prompt.
 func FlatName(namespace, name string) string {
 	switch {
 	case namespace == "":
@@ -57,7 +57,7 @@ func FlatName(namespace, name string) string {
 	return namespace + "__" + name
 }
 
-// Declaration returns a tool as text, a JSON object, for a conversation that shows it.
+// Declaration returns the JSON text that shows a deferred tool in a conversation.
 func (t *Tool) Declaration() string {
 	parameters := t.Function.Parameters
 	if t.Type == TypeCustom {
@@ -88,7 +88,7 @@ func Offered(tools []Tool) []Tool {
 	return list
 }
 
-// LeftOut returns the types of the tools that are not offered, each once.
+// LeftOut returns the types of the hosted tools, each once. The model does not get them.
 func LeftOut(tools []Tool) []string {
 	var list []string
 	for _, t := range tools {
@@ -99,7 +99,7 @@ func LeftOut(tools []Tool) []string {
 	return list
 }
 
-// Function describes a callable function.
+// Function is the declaration of a function that the model may call.
 type Function struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
@@ -128,7 +128,7 @@ var toolFormatFields = wire.Fields[ToolFormat]{
 	"type":       wire.TextField(func(f *ToolFormat) *string { return &f.Type }),
 	"syntax":     wire.TextField(func(f *ToolFormat) *string { return &f.Syntax }),
 	"definition": wire.TextField(func(f *ToolFormat) *string { return &f.Definition }),
-	// Chat completions have syntax and definition one level deeper.
+	// In chat completions, syntax and definition are inside an object grammar.
 	"grammar": {Read: func(c *wire.Reader, f *ToolFormat) { wire.ReadObject(c, f, grammarFields) }},
 }
 
@@ -155,8 +155,8 @@ func (f *ToolFormat) check(p *wire.Problems, at string) {
 	}
 }
 
-// brokenPattern reports a pattern that is invalid in every regular-expression syntax. Constructs of some syntaxes, such
-// as lookahead and backreferences, are valid: they cannot be enforced, and a header of the response reports that.
+// brokenPattern reports a pattern that is invalid in every regular-expression syntax. Lookahead, backreferences and
+// other constructs of some syntaxes are accepted. They cannot be enforced, which a header of the response reports.
 func brokenPattern(pattern string) error {
 	var e *syntax.Error
 	if _, err := syntax.Parse(pattern, syntax.Perl); !errors.As(err, &e) {
@@ -182,7 +182,7 @@ const (
 type ToolChoice struct {
 	Mode string
 	Name string // name of the function, if Mode is ChoiceFunction
-	// Custom reports that Name is a custom tool: a response repeats the choice with the type custom.
+	// Custom reports that Name is a custom tool. A response then repeats the choice with the type custom.
 	Custom bool
 }
 
@@ -225,7 +225,7 @@ var functionFields = wire.Fields[Function]{
 	"parameters":  {Read: func(c *wire.Reader, f *Function) { f.Parameters = readSchema(c) }},
 }
 
-// customFields holds the fields of a custom tool, which chat completions have inside its own object.
+// customFields holds the fields of a custom tool, which are inside an object custom in chat completions.
 var customFields = wire.Fields[Tool]{
 	"name":        wire.TextField(func(t *Tool) *string { return &t.Function.Name }),
 	"description": wire.TextField(func(t *Tool) *string { return &t.Function.Description }),
@@ -243,8 +243,8 @@ func CheckTools(p *wire.Problems, tools []Tool) bool {
 	return checkToolList(p, ".function.name", tools, func(i int) string { return fmt.Sprintf("tools[%d]", i) })
 }
 
-// checkToolList checks tools; place returns the path of a tool in the request, and field is the path of its name below
-// that. It returns false if there are too many tools.
+// checkToolList validates tools; place returns the path of tool i in the request, and field is the path of the name
+// relative to that. It returns false if there are too many tools.
 func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i int) string) bool {
 	if !wire.WantAtMost(p, "tools", len(tools), MaxTools, "tools") {
 		return false

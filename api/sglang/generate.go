@@ -19,7 +19,7 @@ type Request struct {
 	// LogprobStart is the first token of the prompt whose log probability is requested; a negative value requests none.
 	LogprobStart  int
 	RoutedExperts bool
-	ExpertsStart  int // first row of RoutedExperts
+	ExpertsStart  int // first row of the routed experts that are returned
 	IndexerTopK   bool
 }
 
@@ -51,7 +51,7 @@ var samplingFields = wire.Fields[Request]{
 	}},
 	"stop_token_ids": {Read: func(c *wire.Reader, r *Request) { r.StopTokenIDs = readIDs(c, openai.MaxStopTokenIDs) }},
 	"n":              wire.FixedAs[Request]("1", "send a request for each"),
-	// Settings for the conversion of tokens to text, which have no effect here.
+	// Settings for the conversion of tokens to text. They have no effect.
 	"skip_special_tokens":           wire.IgnoreAny[Request](),
 	"spaces_between_special_tokens": wire.IgnoreAny[Request](),
 }
@@ -141,8 +141,8 @@ type Response struct {
 	Meta      Meta    `json:"meta_info"`
 }
 
-// Meta describes how a request was processed. Arrays are int32, little endian, in base64: [tokens-1, layers, chosen]
-// for the prompt and the answer without its last token.
+// Meta describes how a request was processed. Arrays are little-endian int32 in base64. Their shape is [tokens of
+// prompt and answer - 1, layers, chosen]; the last token of the answer has no row.
 type Meta struct {
 	ID               string       `json:"id"`
 	FinishReason     FinishReason `json:"finish_reason"`
@@ -164,11 +164,12 @@ type FinishReason struct {
 	Matched any    `json:"matched,omitempty"` // stop string or token that ended the answer
 }
 
-// Logprob is a token and its log probability, on the wire [logprob, id, null]. The first token of a prompt has none.
+// Logprob is a token and its log probability; on the wire it is [logprob, id, null]. The first token of a prompt has no
+// log probability.
 type Logprob struct {
 	Value *float64
 	ID    int32
 }
 
-// MarshalJSON writes SGLang's triple.
+// MarshalJSON writes [logprob, id, null].
 func (l Logprob) MarshalJSON() ([]byte, error) { return json.Marshal([]any{l.Value, l.ID, nil}) }

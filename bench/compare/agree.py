@@ -72,7 +72,8 @@ def sparrow(ids, model):
 
 
 def difference(theirs, ours):
-    """Returns the first position at which tokens differ, or None. Only one server lists the token that ends a text."""
+    """Returns the first position at which tokens differ, or None. The lengths of the lists may differ by the
+    end-of-sequence token, which only one server returns."""
     for i, (a, b) in enumerate(zip(theirs, ours)):
         if a != b:
             return i
@@ -131,7 +132,7 @@ def main():
         with urllib.request.urlopen(f"http://127.0.0.1:{PORTS[second]}/v1/models", timeout=60) as reply:
             model = json.load(reply)["data"][0]["id"]
         total = same = tokens = 0
-        apart = []  # differences of the most probable token's log probability, up to the first difference of tokens
+        apart = []  # differences of the most probable token's log probability, before the first differing token
         for messages in prompts(most):
             if second == "other":
                 text = post("llama", "/apply-template", {"messages": messages})["prompt"]

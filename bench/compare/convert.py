@@ -28,12 +28,12 @@ def with_vocabulary(checkpoint, folder):
         if file.name != "config.json":
             (folder / file.name).symlink_to(file.resolve())
     config = json.loads((checkpoint / "config.json").read_text())
-    config.setdefault("scoring_func", "sigmoid")  # the default of transformers, which it does not write
+    config.setdefault("scoring_func", "sigmoid")  # default of transformers, which it does not write to config.json
     (folder / "config.json").write_text(json.dumps(config))
     size = config["vocab_size"]
     tokenizer = json.loads((BUILTIN / "tokenizer.json").read_text())
     model = tokenizer["model"]
-    merged = len(model["vocab"]) - len(model["merges"])  # ids from this number on belong to merges, in order
+    merged = len(model["vocab"]) - len(model["merges"])  # ids from this number on are results of merges, in order
     if not merged <= size <= len(model["vocab"]):
         sys.exit(f"{checkpoint} has {size} tokens and no vocabulary; the built-in model's can be cut to {merged} to "
                  f"{len(model['vocab'])} tokens")

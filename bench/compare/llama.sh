@@ -26,7 +26,7 @@ for round in $(seq "${ROUNDS:-1}"); do
 	: > "$results"
 	for depth in $depths; do
 		echo "llama.cpp at depth $depth, round $round" >&2
-		# One process runs for each depth: its prompt test fills the context, which its generation test reuses. With the
+		# Each depth runs in one process, so that the generation test reuses the context of the prompt test. With the
 		# default --repack 1, llama.cpp 0.7.0 stops with an assertion on quantised files.
 		${LLAMA_BENCH:-llama-bench} -m "$gguf" -t "$threads" --repack 0 -p 512 -n 32 -d "$depth" -r "${REPEATS:-2}" \
 			-o jsonl >> "$results"

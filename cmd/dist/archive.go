@@ -22,7 +22,7 @@ type entry struct {
 	text []byte
 }
 
-// pack makes the archive of a build: zip for Windows, tar.gz elsewhere. Its bytes depend only on the arguments.
+// pack makes the archive of a build: zip for Windows, tar.gz elsewhere. Equal arguments give equal bytes.
 func pack(b build, folder string, files []entry, at time.Time) (name string, archive []byte, err error) {
 	var out bytes.Buffer
 	if b.os == "windows" {
@@ -71,10 +71,10 @@ func writeZip(w io.Writer, folder string, files []entry, at time.Time) error {
 	return z.Close()
 }
 
-// glibc lists the libraries that a build with CUDA may need at its start. All belong to glibc.
+// glibc lists the libraries that a build with CUDA may be linked with. All belong to glibc.
 var glibc = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
-// checkLinking refuses a Linux binary that needs more libraries than its archive states.
+// checkLinking refuses a Linux binary that is linked with a library not in glibc or, without CUDA, with any library.
 func checkLinking(b build, program []byte) error {
 	if b.os != "linux" {
 		return nil

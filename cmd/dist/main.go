@@ -122,7 +122,7 @@ func names(list []build) string {
 	return strings.Join(b, ", ")
 }
 
-// emptyFolder makes a folder, or removes the archives of an earlier run from it. It removes nothing else.
+// emptyFolder creates a folder or, if it exists, removes only the archives of an earlier run from it.
 func emptyFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -147,7 +147,7 @@ type source struct {
 	time    time.Time
 }
 
-// readSource reads version and time from git. Everything in an archive has the time of the commit.
+// readSource reads version and time from git. Every file in an archive gets the time of the commit.
 func readSource() (*source, error) {
 	seconds, err1 := command(nil, "git", "log", "-1", "--format=%ct")
 	version, err2 := command(nil, "git", "describe", "--tags", "--always", "--abbrev=12", "--dirty=-changes")

@@ -1,5 +1,4 @@
-// Command kernelc compiles the CUDA kernels ahead of time: from kernel/cuda/src to the images that the sparrow binary
-// embeds.
+// Command kernelc compiles the CUDA sources in kernel/cuda/src to the images that the sparrow binary embeds.
 //
 //	go run ./cmd/kernelc [--nvrtc FOLDER] [--force]
 //

@@ -117,7 +117,7 @@ func readTrace(stdin io.Reader, name string) ([]fleet.Session, error) {
 	return fleet.ReadTrace(file)
 }
 
-// parseDeath parses number@time and number@time+time.
+// parseDeath parses "number@time" or "number@time+time": the number of a replica, when it stops, and for how long.
 func parseDeath(text string) (d fleet.Death, err error) {
 	number, at, found := strings.Cut(text, "@")
 	if !found {

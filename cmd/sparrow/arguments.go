@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noArguments checks the arguments of commands that take only flags, some of which also have subcommands.
+// noArguments refuses arguments of commands that have only flags or subcommands.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -22,7 +22,7 @@ func noArguments(c *cobra.Command, args []string) error {
 		c.CommandPath(), args[0], c.CommandPath())
 }
 
-// oneFolder checks the arguments of commands for one folder.
+// oneFolder requires exactly one argument, a folder.
 func oneFolder(c *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
@@ -34,7 +34,7 @@ func oneFolder(c *cobra.Command, args []string) error {
 		strings.Join(args, ", "), c.UseLine())
 }
 
-// sourceAndTarget checks the arguments of commands that write one file from another.
+// sourceAndTarget requires two arguments: the file to read and the file to write.
 func sourceAndTarget(c *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil
@@ -43,7 +43,7 @@ func sourceAndTarget(c *cobra.Command, args []string) error {
 		len(args), c.UseLine())
 }
 
-// mostOneFolder checks the arguments of commands that use their own model if none is given.
+// mostOneFolder allows at most one argument, a folder; without one, the command uses its default model.
 func mostOneFolder(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func mostOneFolder(c *cobra.Command, args []string) error {
 	return oneFolder(c, args)
 }
 
-// mostOneModel checks the arguments of commands that take at most one model, in any form.
+// mostOneModel allows at most one argument: a folder, a file or the name of a model.
 func mostOneModel(c *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"sparrow/chat"
 )
 
-// errInterrupted ends a run whose answer was stopped by the user.
+// errInterrupted means that the user stopped an answer.
 var errInterrupted = errors.New("interrupted")
 
-// interrupted replaces the error of a cancelled context by a message that the user stopped the command; errors joined
-// to it are kept.
+// interrupted replaces the error of a cancelled context by errInterrupted, and keeps the errors that are joined with
+// it.
 func interrupted(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
@@ -34,18 +34,18 @@ func interrupted(err error) error {
 type asker struct {
 	engine   *sparrow.Engine
 	out      io.Writer // writer for the answer
-	side     io.Writer // writer for everything except the answer
+	side     io.Writer // writer for reasoning and messages
 	terminal bool      // whether out is a terminal
 	trace    bool
 
 	request  sparrow.Request // request without a prompt
-	chat     chat.Request    // chat with the system message, if there is one
+	chat     chat.Request    // chat with only the system message, or without messages
 	document string          // document that is put before the next question
 	last     sparrow.Event   // last event of the latest answer
-	assumed  bool            // whether request.MaxTokens is a default, which is lowered if the context is shorter
+	assumed  bool            // whether request.MaxTokens is a default, which is lowered for shorter contexts
 }
 
-// conversation returns the request for the next answer after messages.
+// conversation returns the request for the answer that follows messages.
 func (a *asker) conversation(messages []chat.Message) sparrow.Request {
 	c := a.chat
 	c.Messages = append(append([]chat.Message(nil), a.chat.Messages...), messages...)
@@ -62,7 +62,7 @@ func (a *asker) withDocument(question string) string {
 	return "Text:\n" + a.document + "\n\nQuestion: " + question
 }
 
-// ask streams one answer and returns its text, even if an error cut it short.
+// ask streams one answer and returns its text, also the incomplete text if an error occurs.
 func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
 	reading := a.watchPrefill(r)
 	s, err := a.engine.Stream(ctx, r)
@@ -79,7 +79,7 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 	}
 	p := &printer{out: a.out, reasoning: a.out, dim: a.terminal}
 	if !a.terminal {
-		// A pipe gets only the answer. Reasoning is printed to standard error.
+		// Standard output gets only the answer if it is a pipe. Reasoning is printed to standard error.
 		p.reasoning, p.dim = a.side, isTerminal(a.side)
 	}
 	reading.start()
@@ -103,7 +103,7 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 	return said.Message(), errors.Join(p.err, a.conclude(last))
 }
 
-// conclude prints why an answer ended.
+// conclude prints the reason why an answer ended.
 func (a *asker) conclude(last sparrow.Event) error {
 	a.last = last
 	if a.trace && last.TraceLog != nil {
@@ -120,7 +120,7 @@ func (a *asker) conclude(last sparrow.Event) error {
 	return nil
 }
 
-// limit explains why an answer reached its maximum length.
+// limit returns which limit ended an answer: the token limit or the context length.
 func (a *asker) limit(u *sparrow.Usage) string {
 	switch most := a.request.MaxTokens; {
 	case most == 0 || u == nil || u.CompletionTokens < most:
@@ -175,7 +175,7 @@ func (p *printer) content(text string) {
 	p.write(p.out, text)
 }
 
-// thought ends reasoning with an empty line.
+// thought ends a block of reasoning with an empty line.
 func (p *printer) thought() {
 	if !p.thinking {
 		return
@@ -187,7 +187,7 @@ func (p *printer) thought() {
 	p.write(p.reasoning, "\n")
 }
 
-// end completes the last line.
+// end completes the last line of the answer.
 func (p *printer) end() {
 	p.thought()
 	if p.open {

@@ -27,7 +27,7 @@ func (f *batchFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.batchBudget, "batch-budget", "4G", "maximum bytes of --batch-dir, such as 512M")
 }
 
-// check reads the budget.
+// check validates the flags and parses the budget, the maximum bytes of stored batches.
 func (f *batchFlags) check(s *pflag.FlagSet) (err error) {
 	if s.Changed("batch-budget") && f.batchDir == "" {
 		return errors.New("--batch-budget limits the folder of batches; add --batch-dir FOLDER, or omit it")
@@ -41,8 +41,8 @@ func (f *batchFlags) check(s *pflag.FlagSet) (err error) {
 	return nil
 }
 
-// open opens the folder; it returns nil if none is configured. Lines of batches may use half of the maximum number of
-// running sequences.
+// open opens the folder; it returns nil if none is configured. Batches may use half of the maximum number of running
+// sequences.
 func (f *batchFlags) open(i sparrow.Info, log *slog.Logger) (*batch.Store, error) {
 	if f.batchDir == "" {
 		return nil, nil

@@ -138,7 +138,7 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 	return f.serveHere(cmd, list)
 }
 
-// workloads maps each workload to the flags that it sets.
+// workloads maps the name of each workload to the default values of flags.
 var workloads = map[string]map[string]string{
 	"random": {},
 	"chat": {"turns": "uniform:2-6", "shared-prefix": "200", "prompt-tokens": "uniform:16-128",
@@ -146,7 +146,7 @@ var workloads = map[string]map[string]string{
 	"long-prefix": {"shared-prefix": "4096", "groups": "4", "prompt-tokens": "uniform:32-128"},
 }
 
-// apply sets the flags of the workload that were not given.
+// apply sets the flags of the workload that the user did not set.
 func (f *benchServeFlags) apply(given *pflag.FlagSet) error {
 	set, ok := workloads[f.workload]
 	if !ok {
@@ -206,12 +206,12 @@ func (f *benchServeFlags) options() ([]load.Options, error) {
 		list = append(list, o)
 	}
 	for i := range list {
-		list[i].Seed += uint64(i) // other prompts, because those of the previous load are in the cache
+		list[i].Seed += uint64(i) // use other prompts, because those of the previous load are cached
 	}
 	return list, errors.Join(errs...)
 }
 
-// serveHere runs a server during the load.
+// serveHere runs the loads against a server that it starts in this process.
 func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (err error) {
 	for _, o := range list {
 		o.URL = "http://127.0.0.1" // a placeholder, so that all other options are checked before a model is loaded
@@ -223,13 +223,13 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	if err != nil {
 		return err
 	}
-	defer l.Close() // the server has already closed it unless loading failed
+	defer l.Close() // if loading succeeded, the server has already closed the engine
 	if f.dummy {
 		if f.drawn, err = drawn(f.model, f.seed, nil, nil); err != nil {
 			return fmt.Errorf("bench serve: --dummy: %w", err)
 		}
 	}
-	if f.maxRunning > 0 { // otherwise the device decides
+	if f.maxRunning > 0 { // otherwise the engine chooses the number
 		if err := f.fit(list, f.maxRunning, f.stepTokens); err != nil {
 			return err
 		}
@@ -264,9 +264,9 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	return errors.Join(err, <-ended)
 }
 
-// fit refuses a number of streams that leaves no sequence for the load at the maximum concurrency, because requests
-// would then wait. steps is the size of the largest step in tokens, 0 if unknown; the number of running sequences is
-// at most the number of tokens of a step.
+// fit returns an error if the background streams leave no running sequence for the requests at the maximum concurrency,
+// because requests would then wait. steps is the maximum number of tokens of a step, or 0 if unknown; running sequences
+// cannot exceed it.
 func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
 	streams := f.streams * max(f.streamChoices, 1)
 	if streams == 0 || streams < running {
@@ -325,7 +325,7 @@ func (f *benchServeFlags) measure(cmd *cobra.Command, list []load.Options) error
 	}
 	switch {
 	case cmd.Context().Err() != nil:
-		return cmd.Context().Err() // results so far are printed
+		return cmd.Context().Err() // the results so far were printed
 	case answered == 0:
 		return errReported
 	}

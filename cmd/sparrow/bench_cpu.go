@@ -41,7 +41,7 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 		return failed
 	}
 	r.Commit = revision()
-	o.Partial = o.Partial || cmd.Context().Err() != nil // targets of cases that were not measured are not printed
+	o.Partial = o.Partial || cmd.Context().Err() != nil // targets without a measured case are not printed
 	if err := r.Judge(o); err != nil {
 		return errors.Join(err, failed)
 	}

@@ -14,13 +14,13 @@ import (
 	"sparrow/sample"
 )
 
-// Drafting is measured on draftItems items of each of these shipped tasks, with answers of at most draftTokens tokens.
+// Drafting is measured on the first draftItems items of each of draftTasks, with answers of at most draftTokens tokens.
 const (
 	draftTasks, draftItems = "word2,word3,list,tool", 3
 	draftTokens            = 96
 )
 
-// measureDrafts compares decoding with and without drafts in a separate engine.
+// measureDrafts measures decoding with and without drafts in a separate engine.
 func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.Options) (_ *model.Drafting,
 	err error) {
 	setting, err := f.drafts()
@@ -44,7 +44,7 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 	return model.Draft(cmd.Context(), e, setting.String(), requests)
 }
 
-// acceptDrafts decodes batches with drafts, of which a given share is accepted, and without drafts, in a separate
+// acceptDrafts measures decoding with drafts, of which a given share is accepted, and without drafts, in a separate
 // engine.
 func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.Options, r *model.Report) (
 	out []model.Accepting, err error) {
@@ -87,7 +87,7 @@ func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.O
 	return out, nil
 }
 
-// draftRequests returns questions of the shipped tasks, or random tokens for a model without a tokenizer.
+// draftRequests returns questions of draftTasks, or random tokens for a model without a tokenizer.
 func draftRequests(info sparrow.Info, seed uint64) ([]sparrow.Request, error) {
 	p := sample.Default()
 	p.Temperature = 0

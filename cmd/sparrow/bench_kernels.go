@@ -14,16 +14,16 @@ import (
 
 // benchKernelsFlags holds the flags of `sparrow bench kernels`.
 type benchKernelsFlags struct {
-	device   string // the old name of --kernels
+	device   string // old name of --kernels
 	only     []string
 	replays  int
 	pause    time.Duration
 	asJSON   bool
 	kernels  []string
-	threads  []int   // cpu
-	oneDNN   float64 // cpu
-	markdown bool    // cpu
-	write    string  // cpu
+	threads  []int   // for CPU kernels only
+	oneDNN   float64 // for CPU kernels only
+	markdown bool    // for CPU kernels only
+	write    string  // for CPU kernels only
 }
 
 func benchKernelsCommand() *cobra.Command {
@@ -51,7 +51,7 @@ another engine, if that is known.`,
 		"machine), or names of kernels for CPUs from 'sparrow version'; default cpu")
 	s.StringVar(&f.device, "device", "", "the old name of --kernels: cpu or cuda")
 	if err := s.MarkHidden("device"); err != nil {
-		panic(err) // the flag was added one line above
+		panic(err) // cannot fail: the flag was added one line above
 	}
 	s.StringSliceVar(&f.only, "only", nil, "measure only cases whose name and shape contain one of these texts")
 	s.IntVar(&f.replays, "replays", 0, "timed repeats of each case; 0 means 9 on a CPU, 20 on a GPU")
@@ -92,7 +92,7 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 		}
 		return f.runCUDA(cmd)
 	}
-	// "cpu" stands for the best kernels, which run if no name is left.
+	// "cpu" means the best CPU kernels. They are also used if the list is empty.
 	f.kernels = slices.DeleteFunc(f.kernels, func(name string) bool { return name == "cpu" })
 	if err := f.without(cmd, "pause"); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 	return f.runCPU(cmd)
 }
 
-// cudaKernels is the name of the kernels for GPUs.
+// cudaKernels is the name of the GPU kernels in --kernels.
 const cudaKernels = op.Name
 
 // without refuses flags that have no effect for the chosen kernels.

@@ -108,7 +108,7 @@ and the shares are those of this step.`,
 	return c
 }
 
-// options reads the flags.
+// options converts the flags to the options of the measurement.
 func (f *benchModelFlags) options() (model.Options, error) {
 	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack,
 		Precise: f.precise}
@@ -253,7 +253,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	steps := o
 	if m, ok := src.Model.(*config.V4); ok && m.DraftBlock() > 0 && f.draft != "" && f.draft != "off" {
-		steps.Policy.Speculation.Tokens = m.DraftBlock() + 1 // drafting passes are measured in addition to steps
+		steps.Policy.Speculation.Tokens = m.DraftBlock() + 1 // passes with drafts are measured in addition to steps
 	}
 	r, err := model.Run(cmd.Context(), src, dev, steps)
 	bar.end()
@@ -264,7 +264,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		}
 	}
 	if err != nil {
-		if r != nil { // results so far are printed, because they took long
+		if r != nil { // if interrupted, print the results so far
 			err = errors.Join(err, r.Print(cmd.OutOrStdout()))
 		}
 		return err
@@ -305,7 +305,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	return r.PrintKernels(cmd.OutOrStdout())
 }
 
-// source opens the model to measure, or describes one with random weights.
+// source opens the model to measure. With --dummy it returns a model with random weights.
 func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	if !f.dummy {
 		folder, err := modelFolder(benchModelFlag, dir)
@@ -321,8 +321,8 @@ func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	return s, err
 }
 
-// drawn returns a model of a shape with random weights, generated on the device. nextN is the number of its drafting
-// layers; nil means the shape's own. experts lists no, one or two GGUF types for its experts.
+// drawn returns a model with the named shape and random weights, which are generated on the device. nextN is the number
+// of drafting layers; nil means that of the shape. experts lists zero to two GGUF types for the experts.
 func drawn(shape string, seed uint64, nextN *int, experts []string) (*family.Source, error) {
 	file, text, err := readShape(shape)
 	if err != nil {
@@ -370,7 +370,8 @@ func blockType(name string) (block.Format, error) {
 	return 0, fmt.Errorf("type %q is not supported; want one of %s", name, strings.Join(names, ", "))
 }
 
-// peer returns the results for comparison. It reads them before any measurement.
+// peer opens the results of another engine for comparison. It is called before any measurement, so that a missing file
+// is reported early.
 func (f *benchModelFlags) peer() (io.Reader, error) {
 	if f.against == "" {
 		return nil, nil

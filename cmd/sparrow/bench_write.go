@@ -10,7 +10,7 @@ import (
 )
 
 // writeSection replaces a part of a document by the output of print. The part is between two comments, <!-- name -->
-// and <!-- end -->, which stay; a document without them is refused and left unchanged.
+// and <!-- end -->, which are kept; a document without them is not changed, which is an error.
 func writeSection(file, name string, print func(io.Writer) error) error {
 	head, tail, err := aroundSection(file, name)
 	if err != nil {
@@ -26,7 +26,7 @@ func writeSection(file, name string, print func(io.Writer) error) error {
 }
 
 // aroundSection returns the text of the document before and after the part, including the two comments. Commands also
-// call it before a measurement, which takes minutes.
+// call it before a long measurement, to report a missing part early.
 func aroundSection(file, name string) (head, tail []byte, err error) {
 	text, err := textfile.Read(file, textfile.Document)
 	if err != nil {

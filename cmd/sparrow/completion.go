@@ -10,8 +10,8 @@ import (
 	"sparrow/plan"
 )
 
-// flagValues returns the values that a shell may offer for flags, by the flag's name: flags of one name have the same
-// meaning in every command.
+// flagValues returns the values that a shell suggests for flags, by the flag's name. Flags with the same name have the
+// same meaning in every command.
 func flagValues() map[string][]string {
 	kernels := []string{"auto\ta GPU that can run the model, else the CPU", "cpu"}
 	for _, b := range registry().Backends() {

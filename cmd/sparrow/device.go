@@ -19,13 +19,13 @@ type deviceFlags struct {
 	kernels string
 	gpu     int
 	workers int
-	spared  bool // whether spareProcessor set workers
+	spared  bool // whether spareProcessor has set workers
 	pack    bool
 	numa    bool
 	precise bool
 	limitFlags
 
-	processors int // Go's number of processors before spareProcessor added one; 0 if it added none
+	processors int // GOMAXPROCS before spareProcessor increased it; 0 if it did not
 }
 
 func (d *deviceFlags) add(f *pflag.FlagSet) {
@@ -42,7 +42,7 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"the block formats of GGUF files, whose GEMMs otherwise use 8-bit activations")
 }
 
-// settings returns the given flags that change the speed or the result bits of a CPU.
+// settings returns the flags set by the user that change the speed or the result bits on a CPU.
 func (d *deviceFlags) settings(i sparrow.Info) []string {
 	if i.Memory.Device > 0 {
 		return nil
@@ -62,15 +62,14 @@ func (d *deviceFlags) arithmetic(i sparrow.Info) []string {
 	return []string{"--precise"}
 }
 
-// addKernels adds only --kernels, for a command with defaults for the other device settings.
+// addKernels adds only --kernels, for commands that set the other device options themselves.
 func addKernels(f *pflag.FlagSet, kernels *string) {
 	f.StringVar(kernels, "kernels", sparrow.AutoKernels,
 		"kernels to run: auto (a GPU that can run the model, else the CPU), cuda (a Hopper GPU), cuda-portable (any "+
 			"NVIDIA GPU from Ampere on), cpu (best of this machine), ref, or a name from 'sparrow version'")
 }
 
-// rankFlags selects the devices that share a model, and the division of attention; for commands that run whole
-// models.
+// rankFlags selects the devices that share a model, and how they share attention.
 type rankFlags struct {
 	ranks           int
 	gpus, attention string
@@ -95,7 +94,7 @@ func addAttention(f *pflag.FlagSet, attention *string) {
 		"cache), dp (by requests; each holds the pages of its own), auto (tp if the ranks divide the heads)")
 }
 
-// devices returns the devices that the flags select, for the kernels of --kernels.
+// devices returns the devices that the flags select; kernels is the value of --kernels.
 func (r *rankFlags) devices(kernels string) (device.Ranks, error) {
 	out := device.Ranks{Count: r.ranks}
 	if err := counted(count{"ranks", r.ranks, group.MaxRanks}); err != nil {
@@ -117,7 +116,7 @@ func (r *rankFlags) devices(kernels string) (device.Ranks, error) {
 	return out, err
 }
 
-// parseGPUs parses a number of GPUs, or a list of them.
+// parseGPUs parses the number of GPUs, or a list of their ordinals.
 func parseGPUs(text string) ([]int, error) {
 	if text == "" {
 		return nil, nil
@@ -143,7 +142,8 @@ func parseGPUs(text string) ([]int, error) {
 	return list, nil
 }
 
-// division parses --attention for the given number of ranks; several is an example of flags for more than one rank.
+// division parses --attention for the given number of ranks; several is an example, for the error, of flags that select
+// more than one rank.
 func division(attention string, ranks int, several string) (plan.Division, error) {
 	d, err := plan.ParseDivision(attention)
 	switch {
@@ -156,7 +156,7 @@ func division(attention string, ranks int, several string) (plan.Division, error
 	return d, nil
 }
 
-// warnings prints warnings, one line each.
+// warnings returns a function that prints a warning on one line.
 func warnings(cmd *cobra.Command) func(string) {
 	return func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text) }
 }

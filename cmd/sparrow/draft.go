@@ -3,7 +3,7 @@ package main
 import "strings"
 
 // draft assembles a message from lines. A line that ends with a backslash continues on the next line; """ begins and
-// ends a text of several lines; pasted lines form one message.
+// ends a text of several lines; pasted lines become one message.
 type draft struct {
 	lines  []string
 	quoted bool // whether the line is between """
@@ -14,8 +14,8 @@ const quotes = `"""`
 // open reports whether the message is incomplete.
 func (d *draft) open() bool { return len(d.lines) > 0 || d.quoted }
 
-// add adds a line; whole is true if the message is complete. A message of one line may be a command; a message between
-// quotes never is.
+// add adds a line; whole is true if the message is complete. command is true if a message of one line, not between
+// quotes, begins with a slash.
 func (d *draft) add(l line) (text string, command, whole bool) {
 	s := l.text
 	if !d.quoted && len(d.lines) == 0 {

@@ -12,20 +12,20 @@ import (
 	"golang.org/x/term"
 )
 
-// errCtrlC reports that Ctrl-C was typed while a line was edited.
+// errCtrlC means that Ctrl-C was typed while a line was edited.
 var errCtrlC = errors.New("Ctrl-C")
 
 // line is one line of input.
 type line struct {
 	text   string
-	pasted bool // whether more lines of the same paste follow
+	pasted bool // whether another line of the same paste follows
 }
 
-// lineReader reads lines that a person types. One goroutine reads at a time.
+// lineReader reads lines that a person types. Only one goroutine may read at a time.
 type lineReader interface {
 	// read shows a prompt and waits for a line. The error is io.EOF at the end of input, errCtrlC, or a read error.
 	read(prompt string) (line, error)
-	// close restores the terminal, also while read waits.
+	// close restores the terminal. It may be called while read waits.
 	close()
 }
 
@@ -62,16 +62,16 @@ func (p *plainLines) close() {}
 // editor edits lines on a terminal: cursor keys, history, and text that is pasted over several lines. The terminal is
 // raw only while a line is read, so that Ctrl-C is a signal during an answer.
 //
-// golang.org/x/term does the editing: it belongs to the Go project, depends only on golang.org/x/sys, which is already
-// used here, and supports pasted text. Larger libraries add completion and search, which a chat does not need.
+// It uses golang.org/x/term, which depends only on golang.org/x/sys and supports pasted text. Larger libraries add
+// completion and search, which a chat does not need.
 type editor struct {
 	in, out *os.File
 	past    *past
 	keys    *keys          // source of the typed bytes
-	edit    *term.Terminal // recreated after Ctrl-C, because the typed line remains in it
+	edit    *term.Terminal // recreated after Ctrl-C, because it still contains the typed line
 
 	mu    sync.Mutex
-	saved *term.State // settings of the terminal; nil while they are unchanged
+	saved *term.State // settings of the terminal before raw mode; nil if it is not in raw mode
 }
 
 func (e *editor) read(prompt string) (line, error) {
@@ -121,12 +121,13 @@ func (e *editor) close() {
 	if e.saved == nil {
 		return
 	}
-	// Nothing can be done if the terminal cannot be restored: usually it is gone.
+	// The error is ignored: usually the terminal was closed.
 	_ = term.Restore(int(e.in.Fd()), e.saved)
 	e.saved = nil
 }
 
-// keys forwards typed bytes and records whether Ctrl-C was among them, which the editor reports as the end of input.
+// keys forwards typed bytes and records whether Ctrl-C was typed, because the editor reports Ctrl-C as the end of
+// input.
 type keys struct {
 	io.Reader
 	io.Writer
@@ -139,7 +140,7 @@ func (k *keys) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// past holds the typed lines, oldest first: the editor's history.
+// past is the history of the editor: typed lines, oldest first.
 type past struct{ lines []string }
 
 // keptLines is the maximum length of the history.

@@ -40,8 +40,8 @@ type engineFlags struct {
 	maxStall                string
 
 	events prefix.Listener // listener of the prefix cache; set by serve
-	drawn  *family.Source  // random model used instead of model; set by bench serve
-	noChat bool            // whether no chat is requested; set by run
+	drawn  *family.Source  // model with random weights, used instead of model; set by bench serve
+	noChat bool            // no chat is requested, so that the chat template is not needed; set by run
 	tierFlags
 }
 
@@ -101,8 +101,8 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	f.tierFlags.add(s)
 }
 
-// refuse returns an error that lists the given flags that configure a model although a remote server has opened it.
-// --name is allowed: it is the model's name in requests.
+// refuse returns an error that lists the given flags that configure the engine, because a remote server runs it. --name
+// is allowed: it is the model's name in requests.
 func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 	var own engineFlags
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -126,7 +126,7 @@ func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 		strings.Join(wrong, ", "), them)
 }
 
-// onlyWith refuses flags that have no effect without another one.
+// onlyWith returns an error if one of the named flags is given although the other flag, on which it depends, is not.
 func onlyWith(given *pflag.FlagSet, there bool, other string, names ...string) error {
 	for _, n := range names {
 		if !there && given.Changed(n) {
@@ -142,7 +142,7 @@ type count struct {
 	v, most int
 }
 
-// counted refuses numbers out of range and names their flags.
+// counted returns an error that names each flag whose number is out of range.
 func counted(list ...count) error {
 	var errs []error
 	for _, c := range list {
@@ -189,7 +189,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	}
 	watchdog := f.watchdog
 	if watchdog == 0 {
-		watchdog = -1 // in the configuration, 0 means the default
+		watchdog = -1 // disabled; in the configuration, 0 means the default
 	}
 	if f.rankTimeout < 0 {
 		return sparrow.Config{}, fmt.Errorf("--rank-timeout %v: want a positive time, or 0 for no limit", f.rankTimeout)
@@ -234,12 +234,13 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	return c, c.Validate()
 }
 
-// stall returns --max-stall in the form of the configuration, where 0 means the default and a negative value no limit.
+// stall converts --max-stall to the value of the configuration, where 0 means the default and a negative value no
+// limit.
 func (f *engineFlags) stall() (time.Duration, error) {
 	switch f.maxStall {
 	case "auto":
 		return 0, nil
-	case "": // a command that does not serve has no such flag
+	case "": // the command has no such flag
 		return -1, nil
 	}
 	d, err := time.ParseDuration(f.maxStall)
@@ -252,8 +253,8 @@ func (f *engineFlags) stall() (time.Duration, error) {
 	return d, nil
 }
 
-// sizes refuses numbers out of range. Numbers that are too large for the model or the machine are refused when it is
-// opened.
+// sizes returns an error for numbers out of range. Whether the machine has enough memory for them is checked when the
+// model is opened.
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
 	if f.recordBytes < -1 {
@@ -293,8 +294,8 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 	return e, err
 }
 
-// warnOfUnused warns about flags without effect on the chosen device. They are not errors: the same command may run
-// with and without a GPU.
+// warnOfUnused warns about flags without effect on the chosen device. They are not errors, so that the same command
+// runs with and without a GPU.
 func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		return
@@ -307,8 +308,8 @@ func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	f.warnOfWorkers(cmd)
 }
 
-// wireName returns the model's name in the API; empty means the folder's name. The folder of a pulled model is named
-// after a commit, so the hub name itself is used.
+// wireName returns the model's name in the API; empty means the name of the folder. For a pulled model it returns the
+// hub name, because the folder is named after a commit.
 func (f *engineFlags) wireName(dir string) string {
 	if f.name != "" || dir == f.model {
 		return f.name
@@ -317,7 +318,7 @@ func (f *engineFlags) wireName(dir string) string {
 	return repo
 }
 
-// source describes the origin of the model.
+// source returns the folder or file of the model, or a description of the built-in model.
 func (f *engineFlags) source() string {
 	dir, err := modelFolder("", f.model)
 	switch {
@@ -329,7 +330,7 @@ func (f *engineFlags) source() string {
 	return dir
 }
 
-// closeNow closes an engine whose work is done or no longer needed.
+// closeNow closes an engine without waiting for requests that still run.
 func closeNow(e *sparrow.Engine) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

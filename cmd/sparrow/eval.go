@@ -162,7 +162,7 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 	return f.finish(cmd.OutOrStdout(), p, nil)
 }
 
-// checkText refuses a file that is not text: its tokens could be scored, but the result would be meaningless.
+// checkText refuses a file that is not text, because the perplexity of its tokens would be meaningless.
 func checkText(data []byte) error {
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		return fmt.Errorf("byte %d is 0, so this is not a text file; want UTF-8 text", i)
@@ -178,8 +178,7 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// placed refuses flags that have no effect: flags of an engine if a server answers, and flags of a server if an engine
-// does.
+// placed refuses flags without effect: flags of the engine if a server at --url answers, otherwise flags of the server.
 func (f *evalFlags) placed(given *pflag.FlagSet) error {
 	if f.url != "" {
 		return f.refuse(given)
@@ -187,7 +186,7 @@ func (f *evalFlags) placed(given *pflag.FlagSet) error {
 	return onlyWith(given, false, "--url", "key", "timeout")
 }
 
-// loadTasks reads the named files and folders, or the tasks inside the binary.
+// loadTasks reads the named files and folders, or the tasks embedded in the binary.
 func loadTasks(paths []string, patterns string) ([]eval.Task, error) {
 	if len(paths) == 0 {
 		return eval.Load(eval.Shipped(), patterns)
@@ -231,8 +230,8 @@ func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) ([]*eval.Re
 	return f.ask(cmd, r, tasks, "items")
 }
 
-// comparePlans runs the tasks under one plan after another. If one of them fails or is interrupted, the plans that
-// finished before are compared.
+// comparePlans runs the tasks under one plan after another. If one of them fails or is interrupted, the comparison
+// contains the plans before it.
 func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.Comparison, error) {
 	base, err := f.config()
 	if err != nil {
@@ -242,7 +241,7 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range plans { // before the first plan runs, which may take long
+	for _, p := range plans { // check all plans before the first one runs, because a run may take long
 		if err := resolvable(base, p); err != nil {
 			return nil, unfinished(cmd.Context(), p, 0, len(plans), err)
 		}
@@ -277,11 +276,11 @@ func resolvable(c sparrow.Config, p eval.Plan) error {
 	return err
 }
 
-// unfinished returns an error that states why a comparison stopped at a plan and how many plans finished before it.
+// unfinished returns the error for a comparison that stopped at plan p: the reason, and how many plans have finished.
 func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) error {
 	if refused := (*plan.Error)(nil); errors.As(err, &refused) {
 		advised := *refused
-		advised.Try = eval.PlanWord(refused.Try) // flags in addition to --compare would be overridden again
+		advised.Try = eval.PlanWord(refused.Try) // suggest a word for --compare, which would override flags
 		err = &advised
 	}
 	if ctx.Err() != nil {
@@ -332,12 +331,12 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	for _, r := range runs {
 		r.Plan, r.About, r.By.Settings = p.Name, p.About, f.settings(e.Info())
 	}
-	last := runs[len(runs)-1] // counters of the engine include all runs
+	last := runs[len(runs)-1] // its counters of the engine include all runs
 	last.Rows, last.Drafts = eval.RowsOf(e), eval.DraftsOf(e)
 	return runs, nil
 }
 
-// ask runs the tasks --repeat times, with a progress bar on standard error.
+// ask runs the tasks as often as --repeat states, with a progress bar on standard error.
 func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, label string) ([]*eval.Report, error) {
 	bar := newProgress(cmd.ErrOrStderr(), label)
 	defer bar.end()
@@ -358,7 +357,7 @@ func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, la
 	return runs, nil
 }
 
-// finishRuns prints one run, or the spread of several.
+// finishRuns prints the result of one run, or the mean and spread of several.
 func (f *evalFlags) finishRuns(w io.Writer, runs []*eval.Report, err error) error {
 	if err != nil {
 		return err
@@ -370,7 +369,7 @@ func (f *evalFlags) finishRuns(w io.Writer, runs []*eval.Report, err error) erro
 	return f.finish(w, r, err, runs...)
 }
 
-// finish prints a result; if requests failed, the command fails.
+// finish prints a result. It returns an error if any request has failed.
 func (f *evalFlags) finish(w io.Writer, result interface{ Print(io.Writer) error }, err error,
 	reports ...*eval.Report) error {
 	if err != nil {

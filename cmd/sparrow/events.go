@@ -30,7 +30,7 @@ func (f *eventFlags) add(s *pflag.FlagSet) {
 		"that requests name in the header x-llm-d-inference-objective; higher comes first inside a tenant")
 }
 
-// open opens the ports; it returns nil if nothing is published.
+// open opens the ports for events; it returns nil if --kv-events is not set.
 func (f *eventFlags) open(log *slog.Logger) (*event.Publisher, error) {
 	if f.endpoint == "" {
 		if f.replay != "" || f.id != "" {

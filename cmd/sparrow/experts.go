@@ -17,7 +17,7 @@ import (
 	"sparrow/plan"
 )
 
-// leastGPUMemory is the minimum value of --gpu-memory: a smaller number lacks its unit.
+// leastGPUMemory is the minimum value of --gpu-memory in bytes. A smaller number was probably given without a unit.
 const leastGPUMemory = 1 << 20
 
 // expertFlags select the placement of experts.
@@ -33,9 +33,9 @@ func (f *expertFlags) add(s *pflag.FlagSet) {
 			"is free")
 }
 
-// homes reads the flags.
+// homes parses the flags: the memories that may hold experts, and the maximum GPU memory in bytes.
 func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
-	if *f == (expertFlags{}) { // a command without the flags
+	if *f == (expertFlags{}) { // the command has no such flags
 		return sparrow.ExpertsOnDevice, 0, nil
 	}
 	h, err := device.ParseExpertHomes(f.experts)
@@ -59,9 +59,9 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 	return h, n, nil
 }
 
-// place opens the device with a placement of experts if they may be in host memory: the memory that is left for them
-// follows from the largest batch at the longest context. With ExpertsAuto they are in host memory if the weights alone
-// do not fit the device.
+// place sets up q so that experts may be in host memory when the device is opened. The device memory for experts is
+// what remains after the largest batch at the longest context. With ExpertsAuto, experts are in host memory only if the
+// weights do not fit the device.
 func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.PlacedExperts, error) {
 	placed := &device.PlacedExperts{}
 	homes, memory, err := f.homes()
@@ -92,7 +92,7 @@ func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.Pl
 	return placed, nil
 }
 
-// placeOn places experts in two memories.
+// placeOn divides experts between device memory and host memory.
 func (f *benchModelFlags) placeOn(dev kernel.Device, q *device.Request, o *bench.Options, memory int64) (
 	*device.PlacedExperts, error) {
 	if len(o.Contexts) == 0 || len(o.Batches) == 0 {
@@ -119,7 +119,7 @@ func (f *benchModelFlags) placeOn(dev kernel.Device, q *device.Request, o *bench
 			if err != nil {
 				return nil, err
 			}
-			// Every sequence of a bench has its own pages.
+			// In a benchmark, no two sequences share pages.
 			cfg, _, err := resolved(m, p)
 			if err != nil {
 				return nil, err

@@ -17,7 +17,7 @@ import (
 	"sparrow/weight"
 )
 
-// explainFlags holds everything that a decision depends on, as flags.
+// explainFlags holds the flags for everything that affects a decision.
 type explainFlags struct {
 	policyFlags
 	otherFlags
@@ -27,7 +27,7 @@ type explainFlags struct {
 	draftTokens, draftBranches        int
 	free, memory                      int64
 	seed, carry, asJSON, time         bool
-	quantised                         []string // formats of weights by which rows are quantised
+	quantised                         []string // weight formats for which a GPU quantises activation rows
 }
 
 func explainCommand() *cobra.Command {
@@ -87,7 +87,7 @@ func (f *explainFlags) addAll(s *pflag.FlagSet) {
 	f.otherFlags.add(s)
 }
 
-// refuse returns an error with the nearest command that works.
+// refuse adds to a planner's error the most similar command that works.
 func (f *explainFlags) refuse(cmd *cobra.Command, err error) error {
 	var pe *plan.Error
 	if !errors.As(err, &pe) {
@@ -134,7 +134,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
-// answer resolves and plans the batch that the flags describe.
+// answer resolves the configuration and plans the batch that the flags describe.
 func (f *explainFlags) answer() (*explain.Answer, error) {
 	m, err := f.facts()
 	if err != nil {
@@ -180,7 +180,8 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	return f.noticed(ask.Answer())
 }
 
-// noticed adds a notice with the weights for which a GPU quantises rows although their format does not state it.
+// noticed adds a notice that lists the weight formats for which a GPU quantises activation rows, although the format
+// does not require it.
 func (f *explainFlags) noticed(a *explain.Answer, err error) (*explain.Answer, error) {
 	if err == nil && len(f.quantised) > 0 {
 		a.Notices = append(a.Notices, plan.Notice{Level: plan.NoticeInfo, Rule: "docs/format/weights.md",
@@ -242,8 +243,8 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	return m, nil
 }
 
-// loads returns an error if serving would refuse the weights of --model on the hardware, if they exist: a GGUF file may
-// have types that kernels for GPUs do not support.
+// loads returns an error if the GPU kernels do not support the weights of --model, for example a type of a GGUF file.
+// Weights that do not exist are not checked.
 func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	if f.model == "" || hw == plan.CPU {
 		return nil
@@ -254,7 +255,7 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	}
 	src, err := modelSource(dir)
 	switch {
-	case errors.Is(err, weight.ErrNotFound): // a config without weights, or with only some of them
+	case errors.Is(err, weight.ErrNotFound): // the folder has a config.json, but not all weights
 		return nil
 	case err != nil:
 		return err
@@ -270,7 +271,7 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	return nil
 }
 
-// ask adds the user's settings to the planner's input, in the policy of its catalogue.
+// ask adds the user's settings to the planner's input, as the policy type of the selected catalogue.
 func (f *explainFlags) ask(q *explain.Ask) error {
 	p, err := f.policy()
 	if err != nil {
@@ -296,7 +297,7 @@ func (f *explainFlags) ask(q *explain.Ask) error {
 	return f.loads(q.Hardware.Arch, q.Model)
 }
 
-// askPublic adds the settings for kernels of other engines.
+// askPublic adds the settings for the catalogue of other engines' kernels.
 func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	out, err := f.wishes()
 	if err != nil {
@@ -325,8 +326,8 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	return nil
 }
 
-// speculation returns the drafting settings of --draft, or of --draft-tokens and --draft-branches. Explain runs
-// nothing, so without a flag nothing is drafted, and auto shows the longest chain that the model can draft, if any.
+// speculation returns the drafting settings of --draft, or of --draft-tokens and --draft-branches. Without a flag there
+// is no drafting. auto means the maximum draft length of the model, if it can draft.
 func (f *explainFlags) speculation(m *plan.Model) (plan.Speculation, error) {
 	s, err := f.drafts()
 	switch {

@@ -12,14 +12,14 @@ import (
 	"sparrow/plan/explain"
 )
 
-// timed is a result with the estimated time of its step.
+// timed is an answer with the estimated time of its step.
 type timed struct {
 	*explain.Answer
 	Estimate *estimate.Estimate `json:"estimate"`
 }
 
-// hardware returns the hardware of --hw and the number of ranks: an architecture with the ranks of --tp, or a number of
-// H200s, which --tp need not repeat.
+// hardware parses --hw and --tp: the name of the hardware and the number of GPUs. A --hw such as 8xH200 contains the
+// number, so that --tp may be omitted.
 func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	number, kind, several := strings.Cut(strings.ToLower(f.hw), "x")
 	switch {
@@ -48,7 +48,7 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	return f.hw, max(f.tp, 1), nil
 }
 
-// elsewhere returns the flag that plans for hardware without kernels in this build.
+// elsewhere returns " --catalog public" for hardware for which this build has no kernels.
 func elsewhere(hw plan.Hardware) string {
 	if hw.Arch == plan.CPU || hw.Arch.CUDA() {
 		return ""
@@ -80,7 +80,7 @@ func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 	return &timed{a, e}, nil
 }
 
-// shape returns the model's own config, or the config of the released model of --family.
+// shape returns the config of --model, or the config of the released model of --family.
 func (f *explainFlags) shape(m *plan.Model) (config.Description, error) {
 	if f.family == "" {
 		dir, err := modelFolder(modelFlag, f.model)

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// nameSubcommands makes every command that only groups others print its help if called without arguments, and refuse
-// unknown names; cobra would print the help and report success.
+// nameSubcommands changes every command that only has subcommands: without arguments it prints its help, and an unknown
+// name is an error. Cobra would print the help and succeed.
 func nameSubcommands(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		nameSubcommands(sub)
@@ -25,7 +25,7 @@ func nameSubcommands(c *cobra.Command) {
 	}
 }
 
-// nameTopics makes help refuse a command that does not exist; cobra would print the help of the program.
+// nameTopics makes 'help NAME' fail if no command has this name. Cobra would print the help of the program.
 func nameTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {

@@ -63,7 +63,7 @@ func checkHealth(ctx context.Context, url string, insecure bool) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // the beginning of the reason, as far as it can be read
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // the reason, or a part of it
 		return fmt.Errorf("health: %s/ready returned %s: %s", url, resp.Status, text)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpColumns is the width of help texts, narrow enough for two terminals on a screen.
+// helpColumns is the width of help texts in columns. It is narrow enough for two terminals side by side.
 const helpColumns = 100
 
 // flagGroup is a heading of --help with the flags below it, common ones first.
@@ -19,8 +19,7 @@ type flagGroup struct {
 	flags string // names of flags, separated by spaces
 }
 
-// flagGroups lists the headings for commands with many flags. Flags without a group are specific to a command and come
-// first.
+// flagGroups lists the headings for commands with many flags. Flags that are in no group are printed first.
 var flagGroups = []flagGroup{
 	{"Model", "model dummy dummy-experts name chat-format context draft draft-accept control-tokens weights-root"},
 	{"Device", "kernels gpu gpus workers experts gpu-memory expert-usage ranks attention rank-timeout pack numa " +
@@ -123,7 +122,7 @@ func groupFlags(c *cobra.Command) []groupedFlags {
 	for _, f := range all {
 		first.flags.AddFlag(f)
 	}
-	if first.flags.HasFlags() && len(all) == 1 { // only --help
+	if first.flags.HasFlags() && len(all) == 1 { // the only flag is --help
 		list = append(list[1:], first)
 	}
 	return slices.DeleteFunc(list, func(g groupedFlags) bool { return !g.flags.HasFlags() })
@@ -136,7 +135,7 @@ func newGroup() *pflag.FlagSet {
 }
 
 // wrap breaks paragraphs, which are separated by empty lines, into lines of helpColumns. A line that begins with a
-// space is a row of a list: it is broken separately, and continues below its last column.
+// space is a row of a list: its further lines are indented to its last column.
 func wrap(text string) string {
 	var out []string
 	paragraph := "" // text of the paragraph so far
@@ -163,7 +162,7 @@ func wrap(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// lastColumn returns the start of the last column of a row: after the last two consecutive spaces.
+// lastColumn returns the offset of the last column of a row, which begins after the last two consecutive spaces.
 func lastColumn(line string) int {
 	if i := strings.LastIndex(line, "  "); i >= 0 {
 		return i + 2
@@ -171,7 +170,7 @@ func lastColumn(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " "))
 }
 
-// fill breaks words into lines of helpColumns. It writes first before the first line and rest before all other lines.
+// fill breaks words into lines of helpColumns. The first line begins with first, the others with rest.
 func fill(text, first, rest string) (lines []string) {
 	line, begins := first, len(first)
 	for _, word := range strings.Fields(text) {

@@ -106,7 +106,7 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	if summary.NoWeights, summary.Assumed = shape, assumed; shape {
 		summary.Files, summary.FileBytes = 0, 0
 	} else if broken := checkTensors(summary, src); broken != nil {
-		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // the description is printed first
+		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // print the description first
 	}
 	var out printable = summary
 	if f.hw != "" {
@@ -133,7 +133,7 @@ func checkTensors(s *inspect.Summary, src *family.Source) (err error) {
 	return s.Check(src, dev)
 }
 
-// fit answers --hw.
+// fit returns the result for --hw: whether, and with which settings, the model fits the hardware.
 func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, counts *usage.Table) (printable,
 	error) {
 	m, err := estimate.ParseMachine(f.hw)
@@ -179,7 +179,7 @@ func (g *guess) Print(w io.Writer) error {
 	return err
 }
 
-// unfit returns the result if the model does not fit --hw: an error, unless the sizes are assumed.
+// unfit returns the result for a model that does not fit --hw: a guess if sizes were assumed, otherwise an error.
 func unfit(s *inspect.Summary, err error) (printable, error) {
 	if s.Assumed != "" && (errors.Is(err, inspect.ErrNoRoom) || errors.Is(err, placement.ErrNoRoom)) {
 		return &guess{s.Assumed, err.Error()}, nil
@@ -187,8 +187,8 @@ func unfit(s *inspect.Summary, err error) (printable, error) {
 	return nil, fmt.Errorf("inspect: --hw: %w", err)
 }
 
-// inspected opens a model that was given as a folder or by the name of a pulled one, or describes the shape of a
-// config.json or of a released model, whose weights are not needed.
+// inspected opens a model, given as a folder or as the name of a pulled model. If there are no weights, it describes
+// the shape in a config.json or of a released model instead.
 func inspected(given string) (src *family.Source, shape bool, assumed string, err error) {
 	file, text, shape, err := shapeOf(given)
 	if err != nil {
@@ -209,11 +209,11 @@ func inspected(given string) (src *family.Source, shape bool, assumed string, er
 	return src, false, "", err
 }
 
-// released returns a model without weights, with the types of tensors of its release; assumed lists those that were
-// assumed because its small files do not state them.
+// released returns a model without weights, with the tensor types of its release; assumed lists the types that were
+// guessed, because the files without weights do not state them.
 func released(given, file string, text []byte) (src *family.Source, assumed string, err error) {
 	r := config.Release{File: file, Config: text}
-	if filepath.Ext(file) != ".json" { // the name of a release has no further files
+	if filepath.Ext(file) != ".json" { // the name of a release, which has no other files
 		src, assumed, err = synth.Described(given, r)
 		return src, cmp.Or(synth.Unlisted(given), assumed), err
 	}
@@ -225,8 +225,8 @@ func released(given, file string, text []byte) (src *family.Source, assumed stri
 	return synth.Described(given, r)
 }
 
-// shapeHint states how a model that is neither here nor known by name is described without its weights, and suggests
-// the release that was probably meant, or lists all.
+// shapeHint explains, for a model that was not found, how to describe a model without its weights. It suggests the
+// release with the most similar name, or lists all releases.
 func shapeHint(given string) string {
 	if _, err := os.Stat(given); err == nil || family.IsGGUF(given) {
 		return ""
@@ -257,7 +257,7 @@ func shapeOf(given string) (file string, text []byte, ok bool, err error) {
 		text, err = synth.ReleaseConfig(given)
 		return given, text, err == nil, err
 	case err != nil:
-		return "", nil, false, nil // modelFolder returns the reason
+		return "", nil, false, nil // modelFolder returns the error
 	case info.IsDir():
 		file = filepath.Join(given, "config.json")
 		if weights, err := filepath.Glob(filepath.Join(given, "*.safetensors*")); err != nil || len(weights) > 0 {

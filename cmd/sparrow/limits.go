@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// limitFlags make a GPU behave like a smaller one.
+// limitFlags limit the resources of a GPU, so that it behaves like a smaller one.
 type limitFlags struct {
 	pretend, limitMemory, limitShared, limitBus string
 	limitSMs                                    int
@@ -27,10 +27,10 @@ func (f *limitFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.limitBus, "limit-bus", "", "maximum bytes per second of copies between host and GPU, such as 25G")
 }
 
-// leastShared is the minimum value of --limit-smem: every kernel may use that much by default.
+// leastShared is the minimum value of --limit-smem in bytes: the shared memory that every kernel may use by default.
 const leastShared = 48 << 10
 
-// limits parses the flags: the values of the device of --pretend, replaced by values that were given separately.
+// limits parses the flags. Single values replace those of the device named by --pretend.
 func (f *limitFlags) limits() (kernel.Limits, error) {
 	var l kernel.Limits
 	if f.pretend != "" {

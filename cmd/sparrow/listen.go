@@ -22,7 +22,7 @@ import (
 type listenFlags struct {
 	host       string
 	port       int
-	socket     string // "unix:/path"; check turns HOST:PORT into host and port
+	socket     string // "unix:/path", or empty; check splits HOST:PORT into host and port
 	socketMode string
 	cert, key  string
 	allowHosts []string
@@ -39,7 +39,7 @@ func (f *listenFlags) add(s *pflag.FlagSet) {
 		"host names by which the server may be addressed, in addition to addresses and localhost; '*' for all")
 }
 
-// check refuses contradictory combinations before anything is opened.
+// check refuses contradictory flags before anything is opened.
 func (f *listenFlags) check(given *pflag.FlagSet) error {
 	var errs []error
 	path, isUnix := strings.CutPrefix(f.socket, "unix:")
@@ -87,8 +87,8 @@ func (f *listenFlags) mode() (fs.FileMode, error) {
 	return fs.FileMode(m), nil
 }
 
-// hosts returns the names for server.Options.AllowHosts. Web pages cannot reach a socket in the file system, so names
-// do not matter there.
+// hosts returns server.Options.AllowHosts. For a Unix socket every host name is allowed, because web pages cannot
+// connect to it.
 func (f *listenFlags) hosts() []string {
 	if f.socket != "" && len(f.allowHosts) == 0 {
 		return nil
@@ -161,8 +161,8 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 // maxSocketPath is the maximum length of a socket path on Linux; other systems allow a little less.
 const maxSocketPath = 107
 
-// listenUnix opens a socket in the file system. It removes a socket that a killed server left. It keeps a socket that
-// still accepts connections, and any other file with this name.
+// listenUnix opens a socket in the file system. It removes a socket on which no server listens. If another server
+// listens, or if the path is not a socket, it returns an error.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("--listen unix:%s: the path has %d bytes, but socket paths have at most %d", path,
@@ -192,7 +192,7 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listene
 	return l, nil
 }
 
-// removeStale removes a socket on which nothing listens.
+// removeStale removes a socket on which no server listens.
 func removeStale(ctx context.Context, path string) error {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 	if err == nil {
@@ -212,15 +212,15 @@ func removeStale(ctx context.Context, path string) error {
 // certificatePause is the minimum time between two checks of the files of a certificate.
 const certificatePause = time.Second
 
-// certificate is a certificate in files, which are read again when they change. If the new one cannot be used, the old
-// one stays in use. Any goroutine may use it.
+// certificate is a certificate in files, which are read again when they change. If the new files are invalid, the old
+// certificate is still used. It is safe for concurrent use.
 type certificate struct {
 	cert, key string
 	log       *slog.Logger
 
 	mu     sync.Mutex
 	now    *tls.Certificate
-	stamp  string // sizes and times of the files that were read last, valid or not
+	stamp  string // sizes and times of the files when they were last read, valid or not
 	looked time.Time
 }
 
@@ -263,7 +263,7 @@ func (c *certificate) refresh(now time.Time) {
 	c.log.Info("the certificate was read again", "file", c.cert, "until", pair.Leaf.NotAfter)
 }
 
-// stampOf returns a text that changes if one of the files does.
+// stampOf returns a text that changes when one of the files changes.
 func (c *certificate) stampOf() string {
 	var b strings.Builder
 	for _, path := range []string{c.cert, c.key} {

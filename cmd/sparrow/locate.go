@@ -17,11 +17,11 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// hubCache returns the folder of models of Hugging Face's tools and 'sparrow pull'.
+// hubCache returns the folder in which 'sparrow pull' and the tools of Hugging Face store models.
 func hubCache() (hub.Cache, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "" // without a home folder, the environment may still name the cache
+		home = "" // the folder may still be set in the environment
 	}
 	return hub.CacheAt(os.Getenv, home)
 }
@@ -32,11 +32,11 @@ const modelFlag = "--model "
 // benchModelFlag is the prefix of messages about the model of 'bench model'.
 const benchModelFlag = "bench model: "
 
-// builtinModel selects the built-in model where a model must be given.
+// builtinModel selects the built-in model for commands that require a model.
 const builtinModel = "builtin"
 
-// modelFolder returns the folder of a model that was given as a folder, a GGUF file, or by its name on a hub; empty for
-// the built-in model. Anything else is refused before anything is read; flag is the prefix of the message.
+// modelFolder returns the folder of a model that was given as a folder, a GGUF file, or by its name on a hub; it is
+// empty for the built-in model. It returns an error if there is no such model; flag is the prefix of the error.
 func modelFolder(flag, given string) (string, error) {
 	if given == "" {
 		return "", nil
@@ -67,14 +67,14 @@ func modelFolder(flag, given string) (string, error) {
 	return "", fmt.Errorf("%s%s: this is a file; %s", flag, given, wanted)
 }
 
-// onlyGGUF refuses a folder that has a GGUF file and no checkpoint: the file itself is the model.
+// onlyGGUF returns an error if a folder contains GGUF files but no checkpoint. The error suggests the path of a file.
 func onlyGGUF(flag, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "config.json")); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.gguf"))
 	if err != nil || len(files) == 0 {
-		return nil // the caller that opens the folder reports what is missing
+		return nil // the caller reports the missing file
 	}
 	again := files[0]
 	if flag == modelFlag {
@@ -88,7 +88,7 @@ func onlyGGUF(flag, dir string) error {
 		"as: %s", flag, dir, len(files), someNames(files), again)
 }
 
-// someNames returns the names of files, without their folder, as many as fit on a line.
+// someNames returns the names of files, without their folder, shortened to one line.
 func someNames(files []string) string {
 	const most = 6
 	var names []string
@@ -101,7 +101,7 @@ func someNames(files []string) string {
 	return strings.Join(names, ", ")
 }
 
-// pulledModel looks up a name in the cache.
+// pulledModel returns the folder of a pulled model.
 func pulledModel(flag, given, wanted string) (string, error) {
 	name, err := hub.ParseName(given)
 	if err != nil {
@@ -135,7 +135,8 @@ func pulledModel(flag, given, wanted string) (string, error) {
 	return dir, nil
 }
 
-// shapeAsModel explains how a shape that was given as a model gets weights: those of its release, or random ones.
+// shapeAsModel returns the advice for a shape that was given as a model: pull the weights of its release, or generate
+// random ones.
 func shapeAsModel(flag, given string) string {
 	if p := releasedPreset(given); p != nil && flag != benchModelFlag {
 		again := p.Release
@@ -157,7 +158,7 @@ func shapeAsModel(flag, given string) string {
 	return hint
 }
 
-// releasedPreset returns the released model of a name without its owner, in any case; nil if there is none.
+// releasedPreset returns the preset of a released model by its name without the owner, ignoring case, or nil.
 func releasedPreset(name string) *synth.Preset {
 	for _, p := range synth.Presets() {
 		if p.Release != "" && strings.EqualFold(p.Name, name) {
@@ -167,7 +168,7 @@ func releasedPreset(name string) *synth.Preset {
 	return nil
 }
 
-// withoutModel mentions the built-in model, which needs no folder, if the flag may be omitted.
+// withoutModel returns the advice to omit the flag and use the built-in model, if this is possible.
 func withoutModel(flag string) string {
 	if flag != modelFlag {
 		return ""

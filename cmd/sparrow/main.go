@@ -1,5 +1,5 @@
 // Sparrow serves DeepSeek sparse-attention models from one binary. This command converts flags to configuration and
-// connects packages; it makes no decisions.
+// connects packages; other packages choose kernels and plans.
 package main
 
 import (
@@ -18,12 +18,12 @@ import (
 	"sparrow/kernel"
 )
 
-// errReported ends the program with status 1 after a command has already printed the reason.
+// errReported makes the program exit with status 1; the command has already printed the reason.
 var errReported = errors.New("")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)

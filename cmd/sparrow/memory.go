@@ -12,12 +12,12 @@ import (
 	"sparrow/server"
 )
 
-// The memory budget for requests if --request-memory is not set is a quarter of the memory that is available once the
-// model is open, within these limits.
+// Without --request-memory, the memory budget for requests is a quarter of the memory that is available after the model
+// was opened, within these limits in bytes.
 const leastRequestMemory = 64 << 20
 
-// requestMemory returns the memory budget for requests: as set, or from the memory that the machine or its control
-// group has left.
+// requestMemory returns the memory budget for requests: the value of the flag, or a share of the available memory of
+// the machine or its cgroup.
 func requestMemory(asked string) (int64, error) {
 	if asked != "" {
 		n, err := parseBytes(asked)
@@ -39,7 +39,7 @@ func requestMemory(asked string) (int64, error) {
 // memorySum is the maximum memory of a server, in addition to mapped files.
 type memorySum struct {
 	model    int64 // cache, states, arena and packed weights, if they are in host memory
-	program  int64 // bytes in use before the first request that belong to no other field
+	program  int64 // bytes used before the first request, except those of other fields
 	requests int64
 	store    int64 // bytes for stored responses
 	garbage  int64 // bytes that were freed but not yet collected
@@ -69,15 +69,15 @@ func (s *memorySum) total() int64 {
 	return s.model + s.program + s.requests + s.store + s.garbage + s.tiers
 }
 
-// bound sets the garbage collector's memory limit to the sum, so that a burst of requests does not double the heap. A
-// limit in the environment takes precedence.
+// bound sets the garbage collector's memory limit to the sum, because the heap may otherwise double during a burst of
+// requests. GOMEMLIMIT in the environment takes precedence.
 func (s *memorySum) bound() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(s.total() - s.tiers)
 	}
 }
 
-// String lists the parts of the sum, and warns if the process may not use that much.
+// String lists the parts of the sum, with a warning if the sum exceeds the memory that the process may use.
 func (s *memorySum) String() string {
 	tiers := ""
 	if s.tiers > 0 {

@@ -10,16 +10,16 @@ import (
 	"sparrow/plan"
 )
 
-// refusal is a refused question together with the nearest command that works, for JSON.
+// refusal is the JSON output for a configuration that was refused, with the most similar command that works.
 type refusal struct {
 	*plan.Error
 	Command string `json:"command,omitempty"`
 }
 
-// setting is a flag that the user gave, or a change of it that is tried.
+// setting is a flag with a value that the user gave, or that is tried for a suggestion.
 type setting struct{ name, value string }
 
-// fixed lists the flags that define the question; a suggestion keeps them as long as possible.
+// fixed lists the flags that a suggestion changes only if no other change works.
 var fixed = []string{"model", "family", "catalog", "hw", "batch", "json", "deterministic"}
 
 // given returns the flags that the user set, in the order in which they are defined.
@@ -33,9 +33,9 @@ func given(s *pflag.FlagSet) []setting {
 	return out
 }
 
-// nearest finds, by trying, the command closest to the given one that works: with the flags that the refusal names,
-// otherwise with as few flags removed as possible, otherwise with another catalogue or hardware. It returns an empty
-// text if only another batch would work.
+// nearest returns the most similar command that works; it tries candidates in this order: with the flags that the
+// refusal names, with as few flags removed as possible, with another catalogue or hardware. It returns "" if none
+// works.
 func nearest(asked []setting, e *plan.Error) string {
 	for _, c := range candidates(asked, e) {
 		if answered(c) == nil {
@@ -45,8 +45,8 @@ func nearest(asked []setting, e *plan.Error) string {
 	return ""
 }
 
-// followed applies the flags that refusals name until no refusal names others, at most a few times: a larger --reserve
-// that suffices for the first refused row may still be too small for another one.
+// followed applies the flags that a refusal names, plans again, and repeats this at most four times. For example, a
+// larger --reserve may suffice for one row but be too small for the next.
 func followed(asked []setting, e *plan.Error) []setting {
 	for range 4 {
 		named := flagsIn(e.Try)
@@ -61,7 +61,7 @@ func followed(asked []setting, e *plan.Error) []setting {
 	return asked
 }
 
-// candidates returns the settings to try, nearest first.
+// candidates returns the settings to try, the most similar to asked first.
 func candidates(asked []setting, e *plan.Error) [][]setting {
 	var out [][]setting
 	named := flagsIn(e.Try)
@@ -89,8 +89,8 @@ func candidates(asked []setting, e *plan.Error) [][]setting {
 		with(bare, setting{"hw", "cpu"}, setting{"catalog", "sparrow"}))
 }
 
-// leavingOut returns asked without each possible choice of n of the names; each choice is returned once without and
-// once with the named flags.
+// leavingOut returns copies of asked without n of the names, for every choice of n names. Each copy is returned twice:
+// as it is, and with the flags named.
 func leavingOut(asked []setting, names []string, n int, named []setting) [][]setting {
 	var out [][]setting
 	var choose func(rest, chosen []string)
@@ -111,7 +111,7 @@ func leavingOut(asked []setting, names []string, n int, named []setting) [][]set
 	return out
 }
 
-// flagsIn parses the "--flag value" pairs at the start of a suggestion; text without such pairs gives none.
+// flagsIn parses the "--flag value" pairs at the start of a suggestion; it returns nil if there are none.
 func flagsIn(try string) []setting {
 	var out []setting
 	words := strings.Fields(try)
@@ -141,7 +141,8 @@ func without(asked []setting, names []string) []setting {
 	return slices.DeleteFunc(slices.Clone(asked), func(s setting) bool { return slices.Contains(names, s.name) })
 }
 
-// answered returns nil if a command with these flags gives a plan, and its time if requested; otherwise its error.
+// answered plans with these flags, and estimates the time if requested. It returns the error, or nil if the command
+// works.
 func answered(settings []setting) error {
 	var f explainFlags
 	s := pflag.NewFlagSet("explain", pflag.ContinueOnError)

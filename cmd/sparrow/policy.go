@@ -35,12 +35,12 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 // addDraft adds --draft, for the commands that generate or plan drafts.
 func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft", "", draftHelp) }
 
-// draftHelp is the same for every command; explain adds its behaviour without the flag.
+// draftHelp is the help text of --draft in every command; explain adds a sentence about its default.
 const draftHelp = "tokens drafted with the checkpoint's drafting layers and verified together; answers stay the " +
 	"same: auto (adaptive; the default if text is generated), a number from 1 to 7 (1 to 5 with a DSpark " +
 	"head), or off"
 
-// drafts returns the setting of --draft.
+// drafts parses --draft.
 func (p *policyFlags) drafts() (spec.Setting, error) {
 	s, err := spec.Parse(p.draft)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"sparrow"
 )
 
-// prefill shows the progress of a prompt until the answer begins. The engine has no other requests, so its counters
-// belong to this one.
+// prefill shows the progress of a prompt until the first token of the answer. It uses the engine's counters, because
+// the engine has no other requests.
 type prefill struct {
 	stats func() sparrow.Stats
 	bar   *progress
@@ -18,7 +18,7 @@ type prefill struct {
 	ended chan struct{}
 }
 
-// watchPrefill starts drawing on standard error if that is a terminal; the caller stops it.
+// watchPrefill starts the progress bar on standard error if it is a terminal; the caller calls stop.
 func (a *asker) watchPrefill(r sparrow.Request) *prefill {
 	p := &prefill{stats: a.engine.Stats, bar: newProgress(a.side, "reading the prompt")}
 	if p.bar.columns == 0 {
@@ -32,13 +32,13 @@ func (a *asker) watchPrefill(r sparrow.Request) *prefill {
 		ids, err = a.engine.Encode(r.Prompt, true)
 	}
 	if err != nil {
-		return p // the request itself reports the progress
+		return p // the request reports the error
 	}
 	p.total, p.begun = int64(len(ids)), promptRows(p.stats())
 	return p
 }
 
-// start draws until stop is called.
+// start draws the bar until stop is called.
 func (p *prefill) start() {
 	if p.total == 0 {
 		return
@@ -75,7 +75,7 @@ func (p *prefill) stop() {
 	p.quit = nil
 }
 
-// promptRows counts the tokens of prompts that were computed or found in the cache.
+// promptRows returns the number of prompt tokens that were computed or found in the cache.
 func promptRows(s sparrow.Stats) int64 {
 	n := s.CachedTokens
 	for _, p := range s.Plans {

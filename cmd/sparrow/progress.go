@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// Work that takes less time shows no bar, and a bar is redrawn at most this often.
+// No bar is shown for work that takes less than progressAfter. A bar is drawn at most once per progressEvery.
 const (
 	progressAfter = 300 * time.Millisecond
 	progressEvery = 100 * time.Millisecond
 )
 
-// progress draws the state of long work on one line of a terminal. On other outputs it draws nothing. One goroutine
-// uses it.
+// progress draws the state of long work on one line of a terminal. On other outputs it draws nothing. Only one
+// goroutine may use it.
 type progress struct {
 	w       io.Writer
 	label   string
-	columns int // width of the terminal; 0 if there is none
+	columns int // width of the terminal in columns; 0 if w is not a terminal
 	now     func() time.Time
 	started time.Time
 	drawn   time.Time // zero before the first drawing
 }
 
-// newProgress starts the clock. The writer is usually standard error, so that output can be piped.
+// newProgress returns a progress whose time starts now. The writer is usually standard error, so that output can be
+// piped.
 func newProgress(w io.Writer, label string) *progress {
 	p := &progress{w: w, label: label, now: time.Now}
 	p.columns, _ = columnsOf(w)
@@ -65,8 +66,8 @@ func (p *progress) set(done, total int64, note string) {
 	fmt.Fprint(p.w, "\r\x1b[K"+p.line(done, total, now.Sub(p.started), note))
 }
 
-// line returns the text of the bar. On a narrow terminal first the bar becomes shorter, then the note is left out, and
-// the rest is cut, so that the line never wraps.
+// line returns the text of the bar. The line fits the terminal: if necessary the bar is shortened, then the note is
+// omitted, then the line is cut.
 func (p *progress) line(done, total int64, took time.Duration, note string) string {
 	const mostCells, leastCells = 24, 8
 	text := fmt.Sprintf(" %3d %%", 100*done/total)
@@ -88,7 +89,7 @@ func (p *progress) line(done, total int64, took time.Duration, note string) stri
 	return s[:min(len(s), p.columns-1)]
 }
 
-// remaining returns the remaining time in seconds if it is short, and otherwise in minutes.
+// remaining returns d as text: in seconds below ten minutes, otherwise in minutes.
 func remaining(d time.Duration) string {
 	if d < 10*time.Minute {
 		return d.Round(time.Second).String() + " left"

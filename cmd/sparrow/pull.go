@@ -56,7 +56,7 @@ that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is in
 	return c
 }
 
-// oneName checks the arguments of commands for one model on a hub.
+// oneName requires one argument, the name of a model on a hub.
 func oneName(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s: want one name such as deepseek-ai/DeepSeek-V3.2, but %d were given; use it as: %s",
@@ -84,7 +84,7 @@ type pullReport struct {
 	Files    []hub.File `json:"files"`
 	// Quants lists the GGUF models of the repository if none was selected.
 	Quants []quantReport `json:"quants,omitempty"`
-	// Elsewhere lists files of the same sizes that other engines have.
+	// Elsewhere lists local files of other engines with the same sizes.
 	Elsewhere []hub.Local `json:"elsewhere,omitempty"`
 
 	gpus int64 // bytes of GPUs, included in Memory
@@ -150,7 +150,7 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 	return nil
 }
 
-// report compares a download with this machine.
+// report describes a download: sizes, the memory and disk space of this machine, and local copies of other engines.
 func report(p *hub.Puller, d *hub.Download, cache hub.Cache, elsewhere []hub.Local) *pullReport {
 	r := &pullReport{Model: d.Name.Repo, Revision: d.Name.Revision, Commit: d.Commit, Cache: cache.Root,
 		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files, gpus: cuda.Memory()}
@@ -178,7 +178,7 @@ func report(p *hub.Puller, d *hub.Download, cache hub.Cache, elsewhere []hub.Loc
 	return r
 }
 
-// describeGGUF describes the GGUF files that a server lists, without their metadata.
+// describeGGUF adds the GGUF files of the download; their metadata is not known before the download.
 func (r *pullReport) describeGGUF(d *hub.Download, elsewhere []hub.Local) {
 	if d.Architecture != "" {
 		if err := llamacpp.CheckArchitecture(d.Architecture); err != nil {
@@ -199,7 +199,8 @@ func (r *pullReport) describeGGUF(d *hub.Download, elsewhere []hub.Local) {
 	}
 }
 
-// verdict states which memory is large enough for the weights; it is empty if the memory of the machine is unknown.
+// verdict returns which memory, of GPUs or of the host, is large enough for the weights; it is empty if the memory of
+// the machine is unknown.
 func verdict(weights, gpus, host int64) string {
 	switch {
 	case host <= 0:
@@ -212,8 +213,8 @@ func verdict(weights, gpus, host int64) string {
 	return "does not fit"
 }
 
-// listQuants prints the GGUF models of a repository. Unless only the list was requested, it returns an error that asks
-// for one of them.
+// listQuants prints the GGUF models of a repository. Unless only the list was requested, it returns an error with the
+// command for one of them.
 func (f *pullFlags) listQuants(cmd *cobra.Command, r *pullReport) error {
 	out := cmd.OutOrStdout()
 	if f.asJSON {
@@ -242,7 +243,8 @@ func (f *pullFlags) listQuants(cmd *cobra.Command, r *pullReport) error {
 		r.Model, r.Quants[0].Name)
 }
 
-// announce prints the plan and refuses models that sparrow cannot run and models that do not fit the file system.
+// announce prints the download. It returns an error if sparrow cannot run the model or if the file system has too
+// little space.
 func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	out := cmd.OutOrStdout()
 	var err error
@@ -277,10 +279,11 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	return errors.Join(errs...)
 }
 
-// beyondMemory reports whether the weights take more memory than there is, if that is known.
+// beyondMemory reports whether the weights need more memory than this machine has. It returns false if the memory is
+// unknown.
 func (r *pullReport) beyondMemory() bool { return r.Memory > 0 && r.Weights > r.Memory }
 
-// text returns the report for people.
+// text returns the report as plain text.
 func (r *pullReport) text(files bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s at commit %s", r.Model, r.Commit)
@@ -315,7 +318,7 @@ func (r *pullReport) text(files bool) string {
 	return b.String()
 }
 
-// pullMeter shows the progress of a download: as a bar on a terminal, elsewhere as an occasional line.
+// pullMeter shows the progress of a download: a bar on a terminal, otherwise one line every pullEvery.
 type pullMeter struct {
 	mu   sync.Mutex
 	w    io.Writer

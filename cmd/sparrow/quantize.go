@@ -71,7 +71,7 @@ func quantize(cmd *cobra.Command, src, dst, name, importance string) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	// Check the checkpoint before hours are spent on a file that cannot be loaded.
+	// Check the checkpoint before the conversion, which may take hours.
 	if err := checkTensors(&inspect.Summary{}, source); err != nil {
 		return fmt.Errorf("quantize: %w", err)
 	}

@@ -14,14 +14,14 @@ import (
 	"sparrow/plan/public"
 )
 
-// removed is a flag for a decision that this engine does not offer. It has the error of a command that uses the flag,
-// and the replacement. 'explain --catalog public' accepts the flag if it applies to other engines.
+// removed is a flag that this engine no longer has, with its replacement and the error for a command that uses it.
+// 'explain --catalog public' accepts the flag if it applies to other engines.
 type removed struct {
 	flag, instead string
 	code          plan.Code
 }
 
-// removedFlags is the table of every command.
+// removedFlags lists the removed flags of all commands.
 var removedFlags = []removed{
 	{"page", "pages have 64 tokens, those of DeepSeek-V4 256", plan.E06},
 	{"dense-capacity", "a dense call holds 131072 keys, and fewer where --reserve is smaller", plan.E02},
@@ -58,7 +58,7 @@ func removedCommands() []*cobra.Command {
 		}}}
 }
 
-// otherFlags holds the removed flags that apply to the kernels of other engines.
+// otherFlags holds the removed flags that 'explain --catalog public' accepts for the kernels of other engines.
 type otherFlags struct {
 	public                   public.Policy // values of flags that need no parsing
 	fused, splits, scheduler string
@@ -89,7 +89,7 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("the preshuffled score kernel cannot be used on AMD"))
 }
 
-// none refuses removed flags in a question about this engine.
+// none returns an error if a removed flag is set without '--catalog public'.
 func (f *otherFlags) none() error {
 	for _, r := range removedFlags {
 		if g := f.set.Lookup(r.flag); g.Changed {

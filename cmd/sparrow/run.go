@@ -19,8 +19,8 @@ import (
 	"sparrow/sample"
 )
 
-// defaultAnswerTokens is the maximum length of an answer without --max-tokens: a model that never ends, such as one
-// with random weights, would otherwise fill the context. It is enough for some reasoning.
+// defaultAnswerTokens is the maximum length of an answer without --max-tokens: a model with random weights, for
+// example, never ends an answer and would fill the context. The limit leaves room for reasoning.
 const defaultAnswerTokens = 2048
 
 // runFlags holds the flags of `sparrow run`.
@@ -99,8 +99,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(err, closeNow(e))
 }
 
-// readPrompt returns the prompt from the arguments or from standard input; talk is true if standard input is a terminal
-// instead.
+// readPrompt returns the prompt from the arguments or from standard input. If there is neither and standard input is a
+// terminal, talk is true and a chat begins.
 func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err error) {
 	if len(args) == 0 && isTerminal(in) {
 		return "", true, nil
@@ -121,7 +121,7 @@ func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err erro
 	return prompt, false, nil
 }
 
-// asker reads the files that flags name and prepares the common part of all questions.
+// asker reads the files that flags name and prepares the request that all questions share.
 func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 	if err := counted(count{"max-tokens", f.maxTokens, 0}); err != nil {
 		return nil, err
@@ -175,8 +175,8 @@ func readDocument(path string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// drawSeed returns a random seed below 2^53: JSON readers that store numbers as float64 change larger numbers.
-// crypto/rand never fails.
+// drawSeed returns a random seed below 2^53: JSON readers with float64 numbers round larger ones. crypto/rand never
+// fails.
 func drawSeed() int64 {
 	var b [8]byte
 	rand.Read(b[:])

@@ -113,7 +113,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 }
 
 func (f *serveFlags) serve(cmd *cobra.Command) error {
-	// A log collector that ends closes the pipe of standard error. Then log lines are lost, but requests are not.
+	// If the reader of standard error ends, log lines are lost but the server continues.
 	signal.Ignore(syscall.SIGPIPE)
 	log, level, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logJSON)
 	if err != nil {
@@ -167,7 +167,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	if spans != nil {
 		o.Traces = spans
-		defer func() { _ = closeSpans(spans) }() // spans that are not sent in time are lost
+		defer func() { _ = closeSpans(spans) }() // spans that are not sent within spanGrace are lost
 	}
 	if err := o.Validate(); err != nil {
 		return err
@@ -175,13 +175,12 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if _, err := f.config(); err != nil {
 		return err
 	}
-	// The port is opened before the model is loaded, because loading a large model takes minutes and the port may be in
-	// use.
+	// Open the port first: if the port is in use, the error is reported before a large model loads for minutes.
 	l, err := f.listenFlags.open(cmd.Context(), log)
 	if err != nil {
 		return err
 	}
-	defer l.Close() // the server has already closed it unless loading failed
+	defer l.Close() // if loading succeeded, the server has already closed the listener
 	events, err := f.eventFlags.open(log)
 	if err != nil {
 		return err
@@ -193,7 +192,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
-		level.Set(slog.LevelWarn) // notices about opening the model are printed once, below
+		level.Set(slog.LevelWarn) // announce prints the notices about the model below
 	}
 	defer f.spareProcessor()()
 	e, err := f.engineFlags.open(cmd, log)
@@ -239,7 +238,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 	return slog.New(slog.NewTextHandler(w, o)), level, nil
 }
 
-// milliseconds adds the unit to the names of durations, because JSON has no type for them.
+// milliseconds adds the unit to the names of durations, because JSON has no type for durations.
 func milliseconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a
@@ -247,11 +246,11 @@ func milliseconds(_ []string, a slog.Attr) slog.Attr {
 	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }
 
-// announce prints the decisions and an example request, once.
+// announce prints the configuration of the server and an example request.
 func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, o *server.Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
-	// A folder with this name in the working directory is not repeated.
+	// Print the source only if it differs from the model's name.
 	if source := f.source(); filepath.Clean(source) != i.Name {
 		fmt.Fprintf(&b, ", %s", source)
 	}
@@ -278,8 +277,8 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at ne
 	return err
 }
 
-// address prints the address of the server. It returns the URL for a client on this machine, and curl's arguments for
-// it.
+// address prints the address of the server. It returns the URL for a client on this machine, and the arguments of curl
+// for this URL.
 func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys) (url, curl string, err error) {
 	if at.Network() == "unix" {
 		fmt.Fprintf(b, "address  unix:%s\n", at)
@@ -301,7 +300,7 @@ func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys)
 	return url, "curl", nil
 }
 
-// describe writes the plan, the device and its threads, and the division of memory.
+// describe writes the plan, the device and its threads, and how memory is divided.
 func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	c := &i.Config
 	keys := fmt.Sprintf("top %d keys of each query", c.Model.K)
@@ -358,7 +357,7 @@ func deviceText(i sparrow.Info) string {
 	return i.Device + "; its defaults: " + strings.Join(i.Defaults, ", ")
 }
 
-// ranksText describes how ranks share attention; empty if there is one rank.
+// ranksText describes how ranks share attention; it is empty for a single rank.
 func ranksText(m *plan.Model) string {
 	switch {
 	case m.Ranks < 2:
@@ -375,7 +374,7 @@ func ranksText(m *plan.Model) string {
 		m.Ranks, m.Heads, m.Heads*m.Ranks, padded)
 }
 
-// noteDevice prints that a GPU runs the model, its defaults, and the placement of experts.
+// noteDevice prints the GPU, the default values that it sets, and the placement of experts.
 func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))
@@ -405,7 +404,7 @@ func draftText(i sparrow.Info) string {
 		i.Drafts, drafter(&i.Config.Model))
 }
 
-// drafter describes the part of a model that drafts.
+// drafter describes the drafting layers of a model.
 func drafter(m *plan.Model) string {
 	if m.Block > 0 {
 		return fmt.Sprintf("%d stages, in blocks of %d", m.NextN, m.Block)

@@ -70,7 +70,7 @@ func (f *spanFlags) open(log *slog.Logger) (*sdk.TracerProvider, error) {
 	), nil
 }
 
-// loggedExporter writes lost spans to the log; the SDK would print them.
+// loggedExporter logs the loss of spans; without it, the SDK prints to standard error.
 type loggedExporter struct {
 	sdk.SpanExporter
 	log *slog.Logger

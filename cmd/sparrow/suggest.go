@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// suggestion returns the known word that is most similar to a misspelt one, as a clause for an error; empty if none is
+// suggestion returns a clause for an error with the known word that is most similar to word; it is empty if none is
 // similar.
 func suggestion(word string, known []string) string {
 	best, least := "", max(1, len(word)/3)+1
@@ -24,7 +24,7 @@ func suggestion(word string, known []string) string {
 			}
 		}
 	}
-	if best == "" { // the last part of a name, such as --schema for --json-schema
+	if best == "" { // compare with the last part of a name, such as --schema with --json-schema
 		end := "-" + strings.TrimLeft(word, "-")
 		for _, k := range known {
 			if len(end) > 3 && strings.HasSuffix(k, end) {
@@ -39,7 +39,8 @@ func suggestion(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// edits returns the number of letters to insert, delete, replace or swap with their neighbour to get from a to b.
+// edits returns the edit distance of a and b: the number of letters to insert, delete, replace, or swap with their
+// neighbour.
 func edits(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	// row[i][j] is the number of edits from the first i letters of a to the first j letters of b.

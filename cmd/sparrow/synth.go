@@ -179,7 +179,7 @@ func (f *synthFlags) options() (synth.Options, error) {
 	return o, nil
 }
 
-// readShape returns the config that a flag or an argument names: a preset, a file or a folder with one.
+// readShape returns the config.json of a preset, of a file or of a folder, with its file name.
 func readShape(name string) (file string, text []byte, err error) {
 	if name == "" {
 		return "", nil, fmt.Errorf("no shape was given; want a config.json, a folder with one, or one of %s",
@@ -205,7 +205,7 @@ func readShape(name string) (file string, text []byte, err error) {
 	return file, text, err
 }
 
-// tokenizerFor returns the files of the built-in tokenizer, or nothing if the vocabulary is smaller.
+// tokenizerFor returns the files of the built-in tokenizer, or nil if it has more tokens than the vocabulary.
 func tokenizerFor(vocabulary int) ([]synth.File, error) {
 	t, err := builtin.Tokenizer()
 	if err != nil || vocabulary < t.VocabSize() {

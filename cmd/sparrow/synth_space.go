@@ -11,8 +11,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// announce prints what will be written, and refuses more than fits on the file system: filling a disk takes hours and
-// harms other users.
+// announce prints what will be written. It returns an error if the file system has too little space.
 func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Options) error {
 	at := nearestFolder(dir)
 	free, known := freeBytes(at)
@@ -28,7 +27,7 @@ func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Opti
 	return nil
 }
 
-// fittingPresets lists the named shapes that fit in the given number of bytes.
+// fittingPresets lists the presets that fit in the given number of bytes, as a clause for an error.
 func fittingPresets(free int64, o synth.Options) string {
 	var fit []string
 	for _, name := range synth.PresetNames() {
@@ -38,7 +37,7 @@ func fittingPresets(free int64, o synth.Options) string {
 		}
 		c, err := synth.New(name, text, o)
 		if err != nil {
-			continue // a preset that does not support these options is not suggested
+			continue // the preset does not support these options
 		}
 		if n := c.Size().Bytes; n <= free {
 			fit = append(fit, fmt.Sprintf("%s (%s)", name, unit.Bytes(n)))

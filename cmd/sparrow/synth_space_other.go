@@ -2,5 +2,5 @@
 
 package main
 
-// freeBytes is not available on this system; a full file system ends the writing.
+// freeBytes is not implemented on this system. On a full file system, writing fails.
 func freeBytes(string) (free int64, known bool) { return 0, false }

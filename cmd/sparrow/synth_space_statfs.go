@@ -14,7 +14,8 @@ func freeBytes(path string) (free int64, known bool) {
 	if err := unix.Statfs(path, &s); err != nil {
 		return 0, false
 	}
-	// The fields' types differ between systems; FreeBSD reports a negative number if only the reserve is left.
+	// The fields' types differ between systems; FreeBSD reports a negative number if only space for the superuser is
+	// left.
 	blocks, size := int64(s.Bavail), int64(s.Bsize)
 	if blocks <= 0 || size <= 0 {
 		return 0, true

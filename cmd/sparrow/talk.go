@@ -15,15 +15,15 @@ import (
 
 // talk is a chat on a terminal.
 //
-// Ctrl-C stops the current answer; a second one, before any other input, ends the program. Any other signal ends it at
-// once.
+// Ctrl-C stops the current answer; a second Ctrl-C before any other input ends the program. Any other signal ends it
+// immediately.
 type talk struct {
 	*asker
 	in         lineReader
 	interrupts <-chan os.Signal
 	history    []chat.Message
 	draft      draft
-	pending    <-chan reading // read that has not returned
+	pending    <-chan reading // result of a read that has not returned
 	leaving    bool           // whether a signal other than Ctrl-C arrived during an answer
 }
 
@@ -49,7 +49,7 @@ Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before the cursor, all after it
 Ctrl-C: discards the line or stops an answer; typed twice it leaves
 `
 
-// run runs the chat until the user leaves or input ends. Ctrl-C, which otherwise ends ctx, stops an answer here.
+// run runs the chat until the user leaves or input ends. Ctrl-C stops only the current answer; it does not end ctx.
 func (t *talk) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -99,8 +99,8 @@ func (t *talk) run(ctx context.Context) error {
 	}
 }
 
-// interrupt drops the message that is being typed. It returns true if no message was being typed; the next Ctrl-C
-// then ends the program.
+// interrupt drops the message that is being typed. It returns true if no message was being typed; then the next Ctrl-C
+// ends the program.
 func (t *talk) interrupt() bool {
 	typed := t.draft.open()
 	t.draft = draft{}
@@ -123,8 +123,8 @@ type reading struct {
 	err  error
 }
 
-// next reads in a goroutine, so that a signal is handled while nothing is typed. A read cannot be interrupted: it
-// continues until a line or the end of input comes, or the program ends.
+// next starts a read in a goroutine, because signals must be handled while it waits. A read cannot be interrupted: it
+// ends with a line, with the end of input, or with the program.
 func (t *talk) next() <-chan reading {
 	if t.pending == nil {
 		out := make(chan reading, 1)
@@ -138,7 +138,7 @@ func (t *talk) next() <-chan reading {
 	return t.pending
 }
 
-// message handles typed input; stopped is true if its answer was stopped.
+// message runs a command or sends a message to the model; stopped is true if the user stopped the answer.
 func (t *talk) message(ctx context.Context, text string, command bool) (stopped bool, err error) {
 	if text == "" {
 		return false, nil
@@ -152,7 +152,7 @@ func (t *talk) message(ctx context.Context, text string, command bool) (stopped 
 	reply, err := t.listen(ctx, said)
 	switch {
 	case err == nil, errors.Is(err, errInterrupted):
-		t.history = append(said, reply) // the printed part of a stopped answer belongs to the chat
+		t.history = append(said, reply) // keep the printed part of a stopped answer in the chat
 		t.document = ""
 		return err != nil, nil
 	case errors.Is(err, sparrow.ErrClosed):
@@ -217,7 +217,7 @@ func (t *talk) setSystem(text string) {
 	}
 }
 
-// listen streams one answer, which an interrupt stops.
+// listen streams one answer until it ends or the user interrupts it.
 func (t *talk) listen(ctx context.Context, said []chat.Message) (chat.Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

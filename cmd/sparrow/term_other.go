@@ -2,5 +2,5 @@
 
 package main
 
-// terminalWidth reports no terminal on this system: output is plain, and a prompt must be given.
+// terminalWidth always returns false on this system. Output is then plain, and a prompt must be given as an argument.
 func terminalWidth(uintptr) (columns int, ok bool) { return 0, false }

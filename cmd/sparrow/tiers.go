@@ -35,14 +35,14 @@ func (f *tierFlags) add(s *pflag.FlagSet) {
 		"maximum time that a request may lose by waiting for cached pages instead of computing them")
 }
 
-// effects refuses flags that have no effect without tiers.
+// effects returns an error for flags that have no effect without a tier.
 func (f *tierFlags) effects(given *pflag.FlagSet) error {
 	there := f.hostCache != "" || f.diskCache != "" || f.pageStore != "" || f.pull
 	return errors.Join(onlyWith(given, f.diskCache != "", "--disk-cache", "disk-cache-size"),
 		onlyWith(given, there, "--host-cache, --disk-cache, --page-store or --role decode", "tier-wait"))
 }
 
-// tiers returns the tiers that the flags select.
+// tiers converts the flags to the options of the tiers.
 func (f *tierFlags) tiers() (o tier.Options, err error) {
 	if f.hostCache != "" {
 		if o.HostBytes, err = parseBytes(f.hostCache); err != nil {

@@ -40,13 +40,13 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	}
 }
 
-// choice is one way to compute rows, and how often the plans of a request used it. Chunks of a prompt have different
-// lengths and therefore different plans, but mostly the same decisions, so each decision is printed once.
+// choice describes kernels that plans of a request selected, with the number of their rows. Chunks of a prompt have
+// different lengths and therefore different plans, but mostly the same kernels; each choice is printed once.
 type choice struct {
-	what  string // kernel, layout and conversions in words
-	why   string // one line for each reason
+	what  string // kernel, layout and conversions, as text
+	why   string // reasons, one line each
 	row   plan.RowKind
-	rows  int // rows of all steps
+	rows  int // number of rows in all steps
 	steps int
 	keys  []plan.Key
 }

@@ -16,7 +16,7 @@ import (
 	"sparrow/server"
 )
 
-// transferFlags configures servers that divide work: one computes prompts and another continues them.
+// transferFlags configures disaggregated serving: one server computes prompts and another continues them.
 type transferFlags struct {
 	role, listenAt, host string
 	from                 []string
@@ -37,7 +37,7 @@ func (f *transferFlags) add(s *pflag.FlagSet) {
 		"networks that a decode server pulls pages from, such as 10.0.0.0/8; without it loopback and private ones")
 }
 
-// check parses the flags and completes those of the tiers.
+// check parses the flags and sets those of the tiers that the role needs.
 func (f *transferFlags) check(given *pflag.FlagSet, t *tierFlags) (o server.Transfer, err error) {
 	o.Role = server.Role(f.role)
 	err = errors.Join(
@@ -85,7 +85,7 @@ func (f *transferFlags) announce(b *strings.Builder, o *server.Transfer) {
 	}
 }
 
-// serve starts to serve pages if the server computes prompts for others, and stores the address in o.
+// serve starts serving KV pages if the server's role is prefill, and stores the address in o.
 func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.Transfer) error {
 	if o.Role != server.RolePrefill {
 		return nil

@@ -136,7 +136,7 @@ func runVerify(dir string, q device.Request, ranks device.Ranks, o verify.Option
 	return verify.Run(dir, m, o)
 }
 
-// reference returns the device with which a device with bf16 activations, or ranks of such devices, is compared.
+// reference returns the device for comparison with a device that has bf16 activations, or with ranks of such devices.
 func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.Policy) (*verify.Reference, error) {
 	if one, ok := dev.(kernel.Device); ok {
 		return verify.NewReference(src, one)
@@ -152,13 +152,13 @@ func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.
 	return verify.NewRanksReference(src, dev, whole)
 }
 
-// onDevice opens a device, and returns a function that loads the model there.
+// onDevice opens a device, and returns a function that loads the model on it.
 func onDevice(q device.Request) (kernel.Machine, func() (model.Model, error), error) {
 	dev, err := device.Open(registry(), q)
 	return dev, func() (model.Model, error) { return q.Source.Load(dev, nil) }, err
 }
 
-// onRanks opens several ranks. Data that is read from one rank must be bitwise equal on all ranks.
+// onRanks opens several ranks. With Compare, the group checks that replicated data is bitwise equal on all ranks.
 func onRanks(q device.Request, of device.Ranks) (kernel.Machine, func() (model.Model, error), error) {
 	g, err := device.OpenRanks(registry(), q, of, group.Options{Compare: true})
 	if err != nil {

@@ -34,7 +34,7 @@ func versionCommand() *cobra.Command {
 // version returns the version with the commit from which it was built.
 func version() string { return sparrow.Version + " (" + revision() + ")" }
 
-// revision returns the commit from which the binary was built, as far as the build recorded it.
+// revision returns the commit from which the binary was built, if the build recorded it.
 func revision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"sparrow"
 )
 
-// workersText states the number of CPU threads and the origin of that number; empty if a GPU computes.
+// workersText returns the number of CPU threads and what has set it; it is empty if the model runs on a GPU.
 func (d *deviceFlags) workersText(i sparrow.Info) string {
 	switch {
 	case i.Memory.Device > 0:
@@ -45,21 +45,20 @@ func (d *deviceFlags) workersText(i sparrow.Info) string {
 	return fmt.Sprintf("%d: %s", n, why)
 }
 
-// processorsGiven reports whether the environment sets the number of Go's processors. Go ignores values that are not
-// positive numbers.
+// processorsGiven reports whether GOMAXPROCS in the environment is a positive number. Go ignores other values.
 func processorsGiven() bool {
 	n, err := strconv.Atoi(os.Getenv("GOMAXPROCS"))
 	return err == nil && n > 0
 }
 
-// warnOfWorkers warns if a flag or the environment sets more threads than the process may use cores.
+// warnOfWorkers warns if a flag or the environment sets more threads than cores that the process may use.
 func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
 	what, n := "--workers", d.workers
 	if n == 0 {
 		what, n = "GOMAXPROCS", runtime.GOMAXPROCS(0)
 	}
 	most := usableCores()
-	if d.processors > 0 { // spareProcessor has added one of Go's processors
+	if d.processors > 0 { // spareProcessor has increased GOMAXPROCS by one
 		most = min(d.processors, runtime.NumCPU())
 	}
 	warnOfThreads(cmd, what, n, most)
@@ -78,12 +77,12 @@ func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
 		"omit it, or give at most %d", what, threads, text, cores))
 }
 
-// usableCores returns the number of cores that the process may use: those of its affinity, or fewer if its control
-// group has a CPU limit or GOMAXPROCS is lower.
+// usableCores returns the number of cores that the process may use: the cores of its affinity mask, limited by the CPU
+// limit of its cgroup and by GOMAXPROCS.
 func usableCores() int {
 	n := runtime.GOMAXPROCS(0)
 	if processorsGiven() {
-		runtime.SetDefaultGOMAXPROCS() // only this call makes Go compute its default without the environment variable
+		runtime.SetDefaultGOMAXPROCS() // this call alone computes the default without the environment variable
 		n = min(n, runtime.GOMAXPROCS(n))
 	}
 	return min(n, runtime.NumCPU())

@@ -1,4 +1,4 @@
-// Ask opens the model inside the binary and asks it one question.
+// Ask opens the built-in model and asks it one question.
 package main
 
 import (

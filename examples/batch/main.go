@@ -1,6 +1,5 @@
-// Batch reads lines of text from standard input, asks the model inside the binary about each line, several lines at
-// once, and writes one JSON object for each line, in the order of the input. A JSON schema limits every answer to three
-// fields.
+// Batch reads lines of text from standard input, sends each line to the built-in model, several lines concurrently, and
+// writes one JSON object per line, in the order of the input. A JSON schema limits every answer to three fields.
 //
 //	printf 'Sofia, aged 89, comes from Havana.\n' | go run ./examples/batch
 package main
@@ -19,11 +18,11 @@ import (
 	"sparrow/sample"
 )
 
-// schema is the schema of every answer: tokens that would violate it are not sampled.
+// schema is the JSON schema of every answer; tokens that would violate it are not sampled.
 const schema = `{"type": "object", "additionalProperties": false, "required": ["name", "age", "city"],
 	"properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "city": {"type": "string"}}}`
 
-// atOnce is the number of lines that are processed at a time; the engine computes them in the same batches.
+// atOnce is the number of concurrent requests; the engine computes them in one batch.
 const atOnce = 8
 
 func main() {
@@ -74,7 +73,7 @@ func extract(ctx context.Context, engine *sparrow.Engine, line string) (string, 
 			{Role: chat.User, Content: "Return JSON with name, age and city. Text: " + line}}},
 		Sampling:   sampling,
 		Format:     sparrow.Format{Kind: sparrow.FormatSchema, Schema: []byte(schema)},
-		Background: true, // these requests wait for other requests of an engine
+		Background: true, // the engine serves other requests first
 	})
 	if err != nil {
 		return "", err

@@ -8,7 +8,7 @@ import (
 	"sparrow/sample"
 )
 
-// Batch is a planned batch and the pages of its requests.
+// Batch holds a batch, its plan, and the page tables of its requests.
 type Batch struct {
 	Plan   *plan.Plan
 	Config *plan.Config // configuration that the plan was built from
@@ -18,7 +18,7 @@ type Batch struct {
 	Tables     [][]int32
 	PageTokens int
 	// Draws holds, for each request of the batch, the sampling parameters of each of its rows of logits; nil means
-	// the best tokens. It is used if the plan samples.
+	// greedy sampling. It is used if Plan.Draws is set.
 	Draws [][]sample.Draw
 }
 
@@ -26,7 +26,7 @@ type Batch struct {
 type Row struct {
 	Index    int // number of the row in plan order
 	Request  int // index of the request in the batch
-	Token    int // index among the request's new tokens
+	Token    int // index of the row's token among the request's new tokens
 	Position int // position in the sequence; negative for padding of a request that is shorter than its rows
 }
 
@@ -68,7 +68,7 @@ func (b *Batch) Rows(visit func(Row) error) error {
 }
 
 // CheckPages returns an error if a page table has a page outside a cache of the given number of pages: kernels would
-// read the memory of another sequence, or memory outside the cache.
+// read outside the cache.
 func (b *Batch) CheckPages(pages int) error {
 	for r := range min(len(b.Tables), len(b.Batch.Requests)) {
 		end := b.Batch.FirstPosition(b.Config, r) + b.Batch.Rows(b.Config, r)
@@ -81,17 +81,18 @@ func (b *Batch) CheckPages(pages int) error {
 	return nil
 }
 
-// FillTable copies page tables to an array of the plan's table width; columns after the end of a table are set to rest.
+// FillTable copies page tables to an array of the plan's table width; columns after the end of a table are set to the
+// value rest.
 func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	width := b.Plan.TablePages
-	for r, t := range tables[:min(len(tables), b.Plan.Requests)] { // Rows refuses another number of tables
+	for r, t := range tables[:min(len(tables), b.Plan.Requests)] { // Rows has checked the number of tables
 		row := to[r*width : (r+1)*width]
 		if len(t) > width {
 			t = t[:width] // pages after the last token of the batch are not read
 		}
 		behind := row[copy(row, t):]
 		if rest == 0 {
-			clear(behind) // half of a wide table; clear is much faster than the loop
+			clear(behind) // often half of the table; clear is much faster than the loop
 			continue
 		}
 		for i := range behind {
@@ -100,15 +101,15 @@ func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	}
 }
 
-// LaunchRows returns the rows of a launch without the padding that a captured graph adds.
+// LaunchRows returns the range of rows of a launch, without padding rows.
 func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
 	end := s.FirstRow + s.Rows
 	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
 }
 
-// Join makes the attention output of a layer, x [T, n], complete on all ranks. Ranks that divide attention by heads
-// each have a part of the sum for all rows, and the parts are added. Ranks that divide attention by requests each have
-// their own rows, given by bounds, and the rows are exchanged.
+// Join makes the attention output of a layer, x [T, n], complete on all ranks. If ranks divide attention by heads, each
+// rank has a part of the sum for all rows, and the parts are added. If ranks divide attention by requests, each rank
+// has the output of its rows, given by bounds, and the rows are copied to the other ranks.
 func Join(list *kernel.Builder, x kernel.Tensor, bounds []int) {
 	if bounds == nil {
 		list.Add(kernel.AllReduceArgs{X: x})
@@ -125,8 +126,8 @@ func OwnRows(t kernel.Tensor, first, n int) kernel.Tensor {
 	return t.Slice(first, first+n)
 }
 
-// RowOf returns the row in plan order of a new token of a request. A request's rows are in at most three runs, one for
-// each kind of prompt row, each in ascending order of tokens.
+// RowOf returns the row in plan order of a new token of a request. The rows of a request are in at most three ranges,
+// one for each kind of prompt row. Each range is in ascending order of tokens.
 func RowOf(p *plan.Plan, request, token int) (int32, error) {
 	for i := range p.Segments {
 		s := &p.Segments[i]

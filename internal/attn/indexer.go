@@ -9,20 +9,20 @@ import (
 	"sparrow/plan"
 )
 
-// Indexer selects keys for queries: it prepares indexer queries, scores keys and selects the best keys, with the
-// indexer path of the plan. All families with an indexer use it; its fields hold the differences between families.
+// Indexer selects keys for queries: it prepares indexer queries, scores keys and selects the best keys, by the plan's
+// indexer path. Its fields are the differences between the model families.
 type Indexer struct {
 	Heads   int
 	TopK    int // number of keys that a query may attend to
-	Offset  int // first rotated element of a head
+	Offset  int // index of the first rotated element of a head
 	Pairing kernel.Pairing
 	Scales  num.ScaleMode // rounding of query scales
 	Plain   bool          // queries and keys are not Hadamard-rotated in any layout
 	Block   int           // keys of a candidate block; 0 if selections have one level
 }
 
-// Queries are raw indexer queries and head weights: the products of one matrix with the latents, and of another with
-// the hidden rows.
+// Queries holds raw indexer queries, the product of Selection.Q and the latents, and head weights, the product of
+// Selection.W and the hidden rows.
 type Queries struct {
 	Q       kernel.Tensor // activation [n, heads*128]
 	Weights kernel.Tensor // f32 [n, heads]
@@ -33,17 +33,17 @@ func (x *Indexer) TakeQueries(a *kernel.Arena, activation kernel.DType, n int) Q
 	return Queries{Q: a.Take(activation, n, x.Heads*layout.IndexDim), Weights: a.Take(kernel.F32, n, x.Heads)}
 }
 
-// IndexSpace is the memory in which one launch selects; it has space for one chunk of rows.
+// IndexSpace holds the temporary tensors of a selection, for one chunk of rows.
 type IndexSpace struct {
 	raw     Queries       // not given if the queries of all rows are computed in one product
 	q       kernel.Tensor // e4m3, f32 or bf16 [chunk, heads of the plan*128]
 	weights kernel.Tensor // f32 [chunk, heads of the plan]
 	scores  kernel.Tensor // f32 [chunk, score width of the plan]
-	blocks  kernel.Tensor // f32 [chunk, blocks of the score width]: largest scores, for two levels
+	blocks  kernel.Tensor // f32 [chunk, blocks of the score width]: largest score of each block (two levels)
 	keys    kernel.Pool   // gathered indexer keys, one page; not given if scores read the cache
 }
 
-// Arrange allocates the memory of a launch that scores keys; launches that do not score need none.
+// Arrange takes the tensors of a launch's selection from an arena. A launch that scores no keys needs none.
 func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *plan.Launch, keys layout.Kind,
 	activation kernel.DType) (IndexSpace, error) {
 	var out IndexSpace
@@ -60,8 +60,8 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 		if err != nil {
 			return out, err
 		}
-		// Scales follow the keys. With a multiple of four keys they end at a multiple of 16 bytes, as GPU copies
-		// require.
+		// Scales are stored after the keys. With a multiple of four keys, the scales end at a multiple of 16 bytes, as
+		// GPU copies require.
 		n := (l.Index.Count + 3) &^ 3
 		out.keys = kernel.Pool{Mem: a.Take(kernel.U8, 1, kl.PageBytes(n)), Layout: keys, PageTokens: n}
 	}
@@ -79,13 +79,13 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	out.q, out.weights = a.Take(kind, n, heads*layout.IndexDim), a.Take(kernel.F32, n, heads)
 	out.scores = a.Take(kernel.F32, n, s.Indexer.ScoreWidth)
 	if x.Block > 0 {
-		// The size of a row is a multiple of 16 bytes, as GPU kernels require.
+		// Rows have a multiple of four elements (16 bytes), as GPU kernels require.
 		out.blocks = a.Take(kernel.F32, n, ((s.Indexer.ScoreWidth+x.Block-1)/x.Block+3)&^3)
 	}
 	return out, nil
 }
 
-// scored returns the number of heads that are scored: the plan pads the heads to a number that the kernels support.
+// scored returns the number of index heads including padding: the plan pads heads to a number that the kernels support.
 func (x *Indexer) scored(s *plan.Segment) int { return max(x.Heads, s.Indexer.Heads) }
 
 // Selection is the selection of one launch, for the rows [First, Last). Its tensors have all rows of the pass.
@@ -99,22 +99,22 @@ type Selection struct {
 	Computed       Queries       // raw queries of all rows, if the plan computes them in one product
 	Angles         kernel.Tensor // f32 [T, 64]; not given if heads are not rotated
 
-	Out            kernel.Tensor // i32 [T, K]: selected keys, numbered in the sequence
+	Out            kernel.Tensor // i32 [T, K]: selected keys, numbered from the beginning of the sequence
 	Values         kernel.Tensor // f32 [T, K]: scores of the selected keys; not given if they are not recorded
 	Lens           kernel.Tensor // i32 [T, 1]: keys that the row may attend to
 	Cache          kernel.Pool
 	Table, Request kernel.Tensor // paged: i32 [requests, pages], and i32 [T, 1], the row's request
 	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1], the start of the row's request in Gather
 
-	Publish *Candidates // receives the candidate blocks for later layers
+	Publish *Candidates // receives the candidate blocks for later layers; nil if this layer selects none
 	Within  *Candidates // candidate blocks to select from; nil for all keys
 }
 
-// Candidates are the blocks of keys that the first level of a two-level selection keeps (v41 spec, 2.4).
+// Candidates holds the blocks of keys that the first level of a two-level selection selects (v41 spec, 2.4).
 type Candidates struct {
 	Blocks kernel.Tensor // i32 [T, most blocks]: ascending, then -1
 	Counts kernel.Tensor // i32 [T, 1]: number of blocks that the row may attend to
-	Keys   kernel.Tensor // i32 [T, 1]: number of keys in the kept blocks
+	Keys   kernel.Tensor // i32 [T, 1]: number of keys in the row's blocks
 	Rows   kernel.Tensor // i32 [T, 1]: number of the row, which is its row in Blocks
 }
 
@@ -138,13 +138,13 @@ func (x *Indexer) Select(list *kernel.Builder, s *Selection) {
 		list.Fail(fmt.Errorf("indexer path %v is not supported: it selects no keys", x.Kind))
 		return
 	}
-	// Scores are computed in chunks of rows, so that their matrix is not larger than the plan allows.
+	// Scores are computed in chunks of rows, so that the score matrix is at most as large as planned.
 	for first := s.First; first < s.Last; first += s.Space.scores.Rows {
 		x.chunk(list, s, args, first, min(first+s.Space.scores.Rows, s.Last))
 	}
 }
 
-// chunk scores and selects for the rows [first, last).
+// chunk computes scores and selections of the rows [first, last).
 func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArgs, first, last int) {
 	n, space := last-first, s.Space
 	raw := s.Computed
@@ -178,7 +178,7 @@ func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArg
 	list.Add(args)
 	out := s.Out.Slice(first, last)
 	list.Add(kernel.SelectArgs{Out: out, Scores: scores, Lens: lens, Values: s.values(first, last)})
-	if w := s.Within; w != nil { // columns of scores are the keys of the candidate blocks
+	if w := s.Within; w != nil { // scores have one column for each key of the candidate blocks
 		list.Add(kernel.LocateArgs{Out: out, Positions: out, Table: w.Blocks, TableRow: w.Rows.Slice(first, last),
 			PageTokens: x.Block})
 	}
@@ -197,5 +197,5 @@ func (s *Selection) values(first, last int) kernel.Tensor {
 	return s.Values.Slice(first, last)
 }
 
-// Hadamard reports whether keys of a layout are stored Hadamard-rotated: quantised keys are, and exact keys are not.
+// Hadamard reports whether keys of a layout are stored Hadamard-rotated: keys in FP8 and FP4 are, float32 keys are not.
 func Hadamard(k layout.Kind) bool { return k == layout.IndexPage132 || k == layout.IndexPage68 }

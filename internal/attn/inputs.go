@@ -8,8 +8,8 @@ import (
 	"sparrow/sample"
 )
 
-// Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. The plan gives the offsets of
-// its arrays.
+// Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. The plan has the offsets of its
+// arrays.
 type Inputs struct {
 	Block kernel.Tensor
 	plan  *plan.Plan
@@ -48,7 +48,7 @@ func (b Block) Array(name plan.ArrayName) []int32 {
 	return b.words[a.First:end:end]
 }
 
-// FillLogits lists the rows whose logits are computed: the last tokens of each request, request after request.
+// FillLogits lists the rows whose logits are computed: the last tokens of each request, ordered by request.
 func (b Block) FillLogits(in *Batch) error {
 	if err := b.FillSampling(in); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (b Block) FillLogits(in *Batch) error {
 // ordered by position in the block: first those at the first position of all blocks.
 func (b Block) FillBlocks(in *Batch) error {
 	draws, n := b.Array(plan.Draws), len(in.Batch.Requests)
-	clear(draws) // zero means that the best token is sampled
+	clear(draws) // zero parameters mean greedy sampling
 	for r := range in.Batch.Requests {
 		if r >= len(in.Draws) || in.Draws[r] == nil {
 			continue
@@ -79,7 +79,7 @@ func (b Block) FillBlocks(in *Batch) error {
 	return nil
 }
 
-// FillRecorded lists the rows that are recorded, request after request.
+// FillRecorded lists the rows that are recorded, ordered by request.
 func (b Block) FillRecorded(batch *plan.Batch) error {
 	return b.fillRows(plan.RecordRows, batch, func(r int) (from, end int) {
 		q := &batch.Requests[r]
@@ -87,7 +87,7 @@ func (b Block) FillRecorded(batch *plan.Batch) error {
 	})
 }
 
-// fillRows lists, request after request, the rows of the range of tokens that `of` returns.
+// fillRows writes to an array, ordered by request, the rows of the token range that `of` returns for each request.
 func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (from, end int)) error {
 	out, at := b.Array(name), 0
 	for r := range batch.Requests {
@@ -108,7 +108,7 @@ func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (
 // parameters of the other rows.
 func (b Block) FillSampling(in *Batch) error {
 	whole, draws, at, n := b.Array(plan.WholeRows), b.Array(plan.Draws), 0, 0
-	clear(draws) // zero means that the best token is sampled
+	clear(draws) // zero parameters mean greedy sampling
 	for r := range in.Batch.Requests {
 		q := &in.Batch.Requests[r]
 		if r < len(in.Draws) && in.Draws[r] != nil {

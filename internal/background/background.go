@@ -1,5 +1,5 @@
-// Package background runs long work of a request, such as compiling a schema, on a thread that does not slow down
-// other requests. It runs a function on its own thread with a lower priority.
+// Package background runs a function on its own thread with a lower priority, so that long work of a request, such as
+// compiling a schema, does not slow down other requests.
 package background
 
 import "runtime"

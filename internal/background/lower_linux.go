@@ -2,8 +2,8 @@ package background
 
 import "syscall"
 
-// niceness is added to the nice value of the thread, which then gets about a tenth of the share of others. lowest is
-// the largest nice value of Linux.
+// niceness is added to the nice value of the thread, which then gets about a tenth of the processor time of other
+// threads. lowest is the largest nice value of Linux.
 const niceness, lowest = 10, 19
 
 // lower lowers the priority of the calling thread; on Linux each thread has its own priority. If that is forbidden,

@@ -2,4 +2,4 @@
 
 package background
 
-func lower() {} // on this system, only a process has a priority
+func lower() {} // on this system, only processes have a priority

@@ -13,21 +13,21 @@ import (
 type Line struct {
 	Number    int    // number of the line, from 0
 	Text      []byte // text without its line end; empty if the line is too long
-	CustomID  string // empty if the line has no readable custom id
-	Duplicate bool   // an earlier line of the batch has an equal custom id
+	CustomID  string // empty if the line has no custom_id or cannot be parsed
+	Duplicate bool   // whether an earlier line of the batch has the same custom id
 	TooLong   bool
 }
 
-// input gives access to the lines of a batch. Lines of only white space are skipped.
+// input reads the lines of a batch by number. Lines of only white space are skipped.
 type input struct {
 	file    *os.File
-	starts  []int64 // offset of each line
+	starts  []int64 // offset of each line, in bytes
 	lengths []int64
-	repeats map[int]bool // numbers of lines whose custom id occurred in an earlier line
+	repeats map[int]bool // numbers of the lines whose custom id equals that of an earlier line
 	most    int64        // maximum length of a line, in bytes
 }
 
-// openInput opens a file of lines with at most the given number of lines, each with at most the given number of bytes.
+// openInput opens a file that has at most lines lines. A line of more than bytes bytes is reported as too long.
 func openInput(path string, lines int, bytes int64) (*input, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func openInput(path string, lines int, bytes int64) (*input, error) {
 	return in, nil
 }
 
-// index records where lines begin and which custom ids are repeated.
+// index stores the offsets and lengths of all lines and finds repeated custom ids.
 func (in *input) index(most int) error {
 	r := bufio.NewReaderSize(in.file, 1<<16)
 	seen := map[string]bool{}
@@ -84,7 +84,7 @@ func blank(line []byte) bool {
 	return true
 }
 
-// customID returns the custom id of a line, if the line can be parsed.
+// customID returns the custom id of a line, or "" if the line cannot be parsed.
 func customID(line []byte) string {
 	var l struct {
 		ID string `json:"custom_id"`
@@ -95,7 +95,7 @@ func customID(line []byte) string {
 	return l.ID
 }
 
-// line reads a line.
+// line reads line n.
 func (in *input) line(n int) (Line, error) {
 	l := Line{Number: n, Duplicate: in.repeats[n], TooLong: in.lengths[n] > in.most}
 	if l.TooLong {

@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// job is a batch of the store. The store's mutex guards it.
+// job is a batch with its files and progress. The store's mutex guards it.
 type job struct {
 	Batch
-	ctx  context.Context // context of the running lines
+	ctx  context.Context // context for running the batch's lines
 	stop context.CancelFunc
 
 	input    *input // lines of the batch; nil after the batch has ended
 	journals [2]*os.File
-	done     []bool // reports for each line whether it has ended
-	pending  []int  // numbers of the lines to run, in order
+	done     []bool // [lines] whether the line has a result
+	pending  []int  // numbers of the lines that still have to run, in order
 	flying   int
-	after    time.Time // time before which no line begins
+	after    time.Time // no line starts before this time
 	late     *time.Timer
-	broken   error // error of the folder, after which no line is run
+	broken   error // error of the folder; no more lines run after it
 }
 
-// New holds the inputs of a new batch.
+// New holds the parameters of a new batch.
 type New struct {
 	Tenant, Kind, Endpoint string
-	Prefix                 string    // prefix of the id; empty means the prefix of OpenAI's batches
-	Input                  string    // id of an uploaded file
-	Lines                  io.Reader // the lines themselves, if Input is empty
+	Prefix                 string    // prefix of the id; empty means that of OpenAI's batches
+	Input                  string    // id of an uploaded file; empty if Lines is set
+	Lines                  io.Reader // content of the input, if Input is empty
 	Metadata               map[string]string
-	Window                 time.Duration // maximum time from creation to the end
-	OneFile                bool          // results of all classes go to one file
+	Window                 time.Duration // maximum time from creation until the batch expires
+	OneFile                bool          // whether all results go to one file, or failed lines to a second one
 }
 
-// Create makes a batch from a file and starts it.
+// Create creates a batch and starts running its lines.
 func (s *Store) Create(n New) (Batch, error) {
 	now := s.o.Now().UTC()
 	name := rand.Text()
@@ -82,7 +82,7 @@ func (s *Store) Create(n New) (Batch, error) {
 	return j.Batch, nil
 }
 
-// hold prevents a file from being deleted, after checking that it can be the input of a batch.
+// hold checks that a file can be the input of a batch, and prevents its deletion.
 func (s *Store) hold(tenant, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +105,7 @@ func (s *Store) unhold(id string) {
 	}
 }
 
-// openJob prepares a new batch, or a batch that an earlier process has begun: lines whose results are in the journals
-// are done.
+// openJob opens the files of a new batch or of an unfinished batch of an earlier process, whose results are kept.
 func (s *Store) openJob(b *Batch) (_ *job, err error) {
 	j := &job{Batch: *b}
 	j.ctx, j.stop = context.WithCancel(context.Background())
@@ -159,14 +158,14 @@ func (j *job) close() {
 	}
 	for i, f := range j.journals {
 		if f != nil {
-			_ = f.Close() // write errors were reported when the journal was written
+			_ = f.Close() // errors of writes were returned by the writes
 			j.journals[i] = nil
 		}
 	}
 	j.done, j.pending = nil, nil
 }
 
-// journal returns the file for the results of a class.
+// journal returns the journal for results of class c.
 func (j *job) journal(c Class) *os.File {
 	if c == Succeeded || j.journals[1] == nil {
 		return j.journals[0]
@@ -174,7 +173,7 @@ func (j *job) journal(c Class) *os.File {
 	return j.journals[1]
 }
 
-// Batch returns a tenant's batch.
+// Batch returns the tenant's batch with the given id.
 func (s *Store) Batch(tenant, id string) (Batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +192,7 @@ func (s *Store) jobLocked(tenant, id string) (*job, error) {
 	return j, nil
 }
 
-// Batches returns the batches of a tenant and a kind, newest first, beginning after the given id.
+// Batches returns the batches of a tenant with the given kind, newest first, starting after the batch with id after.
 func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, more bool) {
 	s.mu.Lock()
 	for _, j := range s.batches {
@@ -206,7 +205,7 @@ func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, mo
 		limit)
 }
 
-// Cancel ends a batch: running lines are cancelled, existing results are kept.
+// Cancel cancels the running lines of a batch and ends it. Existing results are kept.
 func (s *Store) Cancel(tenant, id string) (Batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +228,7 @@ func (s *Store) Cancel(tenant, id string) (Batch, error) {
 	return j.Batch, nil
 }
 
-// DeleteBatch removes a batch that has ended, with its results, and also its input if that was not uploaded as a file.
+// DeleteBatch removes a batch that has ended, its results, and its input if that is not an uploaded file.
 func (s *Store) DeleteBatch(tenant, id string) error {
 	s.mu.Lock()
 	j, err := s.jobLocked(tenant, id)

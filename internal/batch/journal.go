@@ -22,7 +22,7 @@ func appendEntry(dst []byte, line int, r Result) []byte {
 	return append(append(dst, r.Text...), '\n')
 }
 
-// readEntry parses the head of an entry, before the result.
+// readEntry parses the first headBytes bytes of an entry: the line's number and class.
 func readEntry(entry []byte) (line int, class Class, err error) {
 	if len(entry) < headBytes+1 || entry[headBytes-1] != ' ' || !bytes.ContainsRune(classLetters, rune(entry[8])) {
 		return 0, 0, fmt.Errorf("%w: %.40q is not an entry of a journal", ErrFolder, entry)
@@ -41,8 +41,8 @@ var classLetters = func() (all []byte) {
 	return all
 }()
 
-// recoverJournal calls seen with every entry, cuts off an incomplete entry of a killed process, and opens the journal
-// to append to it.
+// recoverJournal opens a journal for appending. It calls seen with every entry, and removes an incomplete last entry,
+// which a killed process may leave.
 func recoverJournal(path string, seen func(line int, class Class) error) (f *os.File, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -75,7 +75,7 @@ func recoverJournal(path string, seen func(line int, class Class) error) (f *os.
 	return f, nil
 }
 
-// readLine reads a line of any length and keeps its first bytes. whole is false if the file ends before a newline.
+// readLine reads a line and returns its first keep bytes and its length. whole is false if the line has no newline.
 func readLine(r *bufio.Reader, keep int) (head []byte, length int64, whole bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -94,11 +94,11 @@ func readLine(r *bufio.Reader, keep int) (head []byte, length int64, whole bool,
 	}
 }
 
-// results reads the results of a journal, without the heads of entries.
+// results reads a journal as a file of results: it removes the head of every entry.
 type results struct {
 	file *os.File
 	from *bufio.Reader
-	skip int // number of bytes to skip at the beginning of a line
+	skip int // bytes of the current head that remain to be skipped
 }
 
 func newResults(f *os.File) *results {

@@ -11,39 +11,39 @@ type File struct {
 	Tenant  string
 	Name    string
 	Purpose string
-	Bytes   int64 // size of the content in bytes; the entries of a journal take more in the folder
+	Bytes   int64 // size of the content in bytes, without the heads of journal entries
 	Created time.Time
 	Expires time.Time
-	Journal bool // the file is a journal: each line begins with the number of a line of the batch
+	Journal bool // whether the file is a journal: each line begins with the number of a batch's line
 }
 
-// Batch is a list of requests and its progress. Times of events that have not happened are zero.
+// Batch describes a batch and its progress. The time of an event that has not happened is zero.
 type Batch struct {
 	ID       string
 	Tenant   string
-	Kind     string // kind of the interface, for the Runner
+	Kind     string // interface that created the batch, for the Runner
 	Endpoint string // endpoint to which all lines are sent
 	Input    string // id of the input file
-	Hidden   bool   // the input was not uploaded as a file
+	Hidden   bool   // whether the input is not an uploaded file
 	Metadata map[string]string
 
-	Output string // id of the file of succeeded lines
-	Errors string // id of the file of all other lines; equal to Output if the interface has one file
+	Output string // id of the file with results of lines that succeeded
+	Errors string // id of the file with the other results; equal to Output if there is one file
 
 	State   State
 	Lines   int
 	Created time.Time
-	Expires time.Time // time after which lines that have not ended expire
+	Expires time.Time // time at which lines without a result expire
 	Cancel  time.Time // time when cancellation was requested
 	Ended   time.Time
 
-	Counts Counts // counts of the journals; stored after the batch has ended
+	Counts Counts // counts of results; stored when the batch ends
 }
 
 // State is the state of a batch.
 type State string
 
-// States of a batch. Cancelling is followed by Cancelled, Running by Completed or Expired.
+// States of a batch. Running changes to Cancelling, Completed or Expired, and Cancelling to Cancelled.
 const (
 	Running    State = "running"
 	Cancelling State = "cancelling"
@@ -101,8 +101,8 @@ func (c *Counts) add(class Class) {
 	}
 }
 
-// page returns at most limit objects of a list, newest first, beginning after the object whose id is after. more
-// reports whether further objects follow.
+// page returns at most limit objects of a list, newest first, starting after the object with id after. more reports
+// whether further objects follow.
 func page[T any](list []T, id func(*T) string, created func(*T) time.Time, after string,
 	limit int) (out []T, more bool) {
 	slices.SortFunc(list, func(a, b T) int {

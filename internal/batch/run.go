@@ -14,15 +14,15 @@ type Result struct {
 	Text  []byte // text without a newline
 }
 
-// Runner computes lines. Any goroutine may call it.
+// Runner computes lines. Its methods must be safe for concurrent use.
 type Runner interface {
-	// Run computes a line. A *Later error postpones the line; any other error, except the end of ctx, ends the batch.
+	// Run computes a line. A *Later error postpones the line; any other error except that of ctx ends the batch.
 	Run(ctx context.Context, b Batch, l Line) (Result, error)
-	// Left returns the result of a line that was not computed.
+	// Left returns the result of a line that was not run, with the reason as its class.
 	Left(b Batch, l Line, why Class) Result
 }
 
-// Later is the error of a line that must be postponed. The line can be run again after the given time.
+// Later is the error of a line that must be postponed. The line is run again after the duration After.
 type Later struct{ After time.Duration }
 
 func (l *Later) Error() string { return fmt.Sprintf("batch: run this line again after %v", l.After) }
@@ -30,7 +30,7 @@ func (l *Later) Error() string { return fmt.Sprintf("batch: run this line again 
 // sweepEvery is the interval at which expired files are removed.
 const sweepEvery = 10 * time.Minute
 
-// Start runs lines until Stop.
+// Start runs lines on Options.Workers goroutines until Stop.
 func (s *Store) Start(r Runner) {
 	for range s.o.Workers {
 		s.workers.Go(func() {
@@ -50,7 +50,7 @@ func (s *Store) Start(r Runner) {
 	})
 }
 
-// Stop cancels running lines, which the next process will run again, and closes the folder.
+// Stop cancels running lines and closes the folder. The next process runs these lines again.
 func (s *Store) Stop() error {
 	s.mu.Lock()
 	s.stopped = true
@@ -76,7 +76,7 @@ func (s *Store) Stop() error {
 	return s.lock.Close()
 }
 
-// runNext runs a line, or ends a batch, and returns false when the store has stopped.
+// runNext waits for a line and runs it, or ends a batch. It returns false when the store has stopped.
 func (s *Store) runNext(r Runner) bool {
 	s.mu.Lock()
 	j, n := s.wait()
@@ -108,7 +108,7 @@ func (s *Store) runNext(r Runner) bool {
 		if err := s.record(j, n, res); err != nil {
 			s.fail(j, err)
 		}
-	case j.ctx.Err() != nil: // the store stops or the batch ends, so the line has no result
+	case j.ctx.Err() != nil: // the store stops or the batch has ended, so no result is recorded
 		j.pending = append([]int{n}, j.pending...)
 	case errors.As(err, &later):
 		j.pending = append([]int{n}, j.pending...)
@@ -131,7 +131,7 @@ func (s *Store) wake(j *job, after time.Duration) {
 	j.late.Reset(after)
 }
 
-// Wake makes the store look for lines to run, and for batches that have expired, whose lines are then cancelled.
+// Wake makes waiting workers check for lines to run and for batches that have expired.
 func (s *Store) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,14 +144,14 @@ func (s *Store) Wake() {
 	s.change.Broadcast()
 }
 
-// fail abandons a batch whose files cannot be read or written; a restart continues it.
+// fail stops a batch whose files cannot be read or written. The next process that opens the folder continues it.
 func (s *Store) fail(j *job, err error) {
 	j.broken = err
 	s.o.Log.Error("a batch cannot continue; it is resumed after a restart", "batch", j.ID, "error", err)
 }
 
-// wait waits for a line that can run, or for a batch that must end, for which the returned line is -1. It returns no
-// batch when the store stops.
+// wait waits until a line can run or a batch must end; the returned line is -1 for a batch that must end. It returns
+// nil when the store stops.
 func (s *Store) wait() (*job, int) {
 	for !s.stopped {
 		if j, n := s.choose(); j != nil {
@@ -162,7 +162,8 @@ func (s *Store) wait() (*job, int) {
 	return nil, 0
 }
 
-// choose returns the next line: from the oldest batch of the tenant with the fewest running lines. The caller holds mu.
+// choose returns the next line of the oldest batch of the tenant that has the fewest running lines. The caller holds
+// mu.
 func (s *Store) choose() (best *job, line int) {
 	now := s.o.Now()
 	running := map[string]int{}
@@ -225,10 +226,10 @@ func before(a, b *job, running map[string]int) bool {
 	return a.ID < b.ID
 }
 
-// reserve returns the number of bytes in the folder that are reserved for a result.
+// reserve returns the bytes of the budget that are reserved for the result of a running line.
 func (s *Store) reserve() int64 { return min(256<<10, s.o.Budget/64) }
 
-// record writes the result of a line. The caller holds mu.
+// record appends the result of line n to a journal. The caller holds mu.
 func (s *Store) record(j *job, n int, r Result) error {
 	entry := appendEntry(nil, n, r)
 	if _, err := j.journal(r.Class).Write(entry); err != nil {
@@ -241,12 +242,12 @@ func (s *Store) record(j *job, n int, r Result) error {
 	return nil
 }
 
-// end cancels the rest of a batch and closes it.
+// end ends a batch: it records results for lines that were not run, and closes the files.
 func (s *Store) end(j *job, r Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j.State.Ended() || j.broken != nil || j.flying > 0 || j.input == nil {
-		return // another worker has already ended the batch
+		return // another worker has ended the batch
 	}
 	state, why := Completed, LineExpired
 	switch {
@@ -277,8 +278,8 @@ func (s *Store) end(j *job, r Runner) {
 	s.change.Broadcast()
 }
 
-// finish makes files from the journals and then marks the batch as ended: if the process is killed in between, the next
-// process repeats both steps. The caller holds mu.
+// finish publishes the journals as files and then marks the batch as ended. If the process is killed between the steps,
+// the next process repeats both. The caller holds mu.
 func (s *Store) finish(j *job, state State) error {
 	now := s.o.Now().UTC()
 	for i, id := range []string{j.Output, j.Errors} {
@@ -335,7 +336,7 @@ func (s *Store) finish(j *job, state State) error {
 	return nil
 }
 
-// HasFile reports whether results with that id exist: a batch has no file of errors if nothing failed.
+// HasFile reports whether a file of results exists: a batch without failed lines has no error file.
 func (s *Store) HasFile(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// Defaults of Options.
+// Default values of Options.
 const (
 	DefaultBudget = 4 << 30
 	DefaultKeep   = 30 * 24 * time.Hour
@@ -28,14 +28,14 @@ const (
 	DefaultLine   = 8 << 20
 )
 
-// Options holds the folder of batches and its limits. Zero values mean the defaults above.
+// Options holds the folder of batches and its limits. Zero means the default above.
 type Options struct {
 	Dir    string
 	Budget int64         // maximum number of bytes in the folder
-	Keep   time.Duration // default time for which files and ended batches are kept
+	Keep   time.Duration // default time until files and ended batches are deleted
 	Lines  int           // maximum number of lines of a batch
 	Line   int64         // maximum length of a line, in bytes
-	// Workers is the number of lines that run at the same time.
+	// Workers is the maximum number of concurrently running lines.
 	Workers int
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -47,23 +47,23 @@ type Store struct {
 	lock *os.File
 
 	mu      sync.Mutex
-	change  *sync.Cond // signals that lines can run or that the store stops
-	used    int64      // number of bytes in the folder
+	change  *sync.Cond // signalled when lines can run or the store stops
+	used    int64      // bytes of data in the folder
 	flying  int        // number of running lines
 	files   map[string]*File
 	batches map[string]*job
-	held    map[string]int // number of batches that have not ended, by input file
+	held    map[string]int // [file id] number of unfinished batches whose input the file is
 	lines   map[Class]int64
 	stopped bool
 	workers sync.WaitGroup
 	sweeper *time.Timer
-	alarm   *time.Timer // timer of the next expiry of a batch
+	alarm   *time.Timer // fires when the next batch expires
 }
 
-// uploadPart/uploadOf is the share of the budget that uploads may fill; the rest is for results of accepted batches.
+// uploadPart/uploadOf is the share of the budget for uploads; the rest is for results.
 const uploadPart, uploadOf = 7, 8
 
-// Open opens a folder with the contents that an earlier process left; it creates the folder if it does not exist.
+// Open opens or creates a folder. Batches of an earlier process continue after Start.
 func Open(o Options) (*Store, error) {
 	o.Budget, o.Keep = cmp.Or(o.Budget, DefaultBudget), cmp.Or(o.Keep, DefaultKeep)
 	o.Lines, o.Line, o.Workers = cmp.Or(o.Lines, DefaultLines), cmp.Or(o.Line, DefaultLine), cmp.Or(o.Workers, 1)
@@ -89,7 +89,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// claim locks the folder with the function try, which is filelock.Try except in tests.
+// claim locks the folder, so that no other process uses it. try is filelock.Try except in tests.
 func (s *Store) claim(try func(*os.File) (bool, error)) error {
 	f, err := os.OpenFile(filepath.Join(s.o.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) claim(try func(*os.File) (bool, error)) error {
 func (s *Store) data(id string) string { return filepath.Join(s.o.Dir, id+".data") }
 func (s *Store) meta(id string) string { return filepath.Join(s.o.Dir, id+".json") }
 
-// saveMeta writes the metadata of an object atomically.
+// saveMeta replaces the metadata file of an object atomically.
 func (s *Store) saveMeta(id string, v any) error {
 	return textfile.Replace(s.meta(id), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
@@ -123,11 +123,11 @@ func (s *Store) saveMeta(id string, v any) error {
 const (
 	filePrefix  = "file-"
 	batchPrefix = "batch_"
-	// MessagePrefix is the prefix of the ids of Anthropic's batches.
+	// MessagePrefix is the prefix of the ids of batches of Anthropic's interface.
 	MessagePrefix = "msgbatch_"
 )
 
-// load reads the folder. Files that belong to no object are removed: they come from incomplete uploads.
+// load reads the folder. It removes files that belong to no object, which incomplete uploads leave.
 func (s *Store) load() error {
 	entries, err := os.ReadDir(s.o.Dir)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Store) load() error {
 		known[id] = true
 	}
 	for _, b := range found {
-		if !b.State.Ended() { // the counts of a batch that has ended are in its metadata
+		if !b.State.Ended() { // the metadata of an ended batch contains its counts
 			known[b.Input], known[b.Output], known[b.Errors] = true, true, true
 		}
 	}
@@ -187,14 +187,14 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Used returns the number of bytes in the folder, and the maximum number.
+// Used returns the bytes of data in the folder, and the budget.
 func (s *Store) Used() (used, budget int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used, s.o.Budget
 }
 
-// Upload stores a file. The caller sets its Name, Purpose, Tenant and, unless zero, Expires.
+// Upload stores a file. The caller sets Name, Purpose and Tenant, and optionally Expires.
 func (s *Store) Upload(f File, from io.Reader) (_ File, err error) {
 	f.ID, f.Created = filePrefix+rand.Text(), s.o.Now().UTC()
 	if f.Expires.IsZero() {
@@ -212,7 +212,7 @@ func (s *Store) Upload(f File, from io.Reader) (_ File, err error) {
 	return f, nil
 }
 
-// write writes the data of a file, within the budget.
+// write copies an upload to the data file of f; it returns ErrFull above the budget.
 func (s *Store) write(f *File, from io.Reader) (err error) {
 	out, err := os.OpenFile(s.data(f.ID), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *Store) write(f *File, from io.Reader) (err error) {
 	}
 }
 
-// take adds n bytes of an upload to the used bytes, or returns ErrFull.
+// take adds n bytes of an upload to the bytes in use, or returns ErrFull.
 func (s *Store) take(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,11 +256,11 @@ func (s *Store) take(n int64) error {
 	return nil
 }
 
-// remove removes the data and the metadata of an object; the bytes of its data become free.
+// remove removes the data and the metadata of an object; bytes is the size of its data.
 func (s *Store) remove(id string, bytes int64) error {
 	s.mu.Lock()
 	s.used -= bytes
-	s.change.Broadcast() // lines may wait for space
+	s.change.Broadcast() // lines may wait for free space
 	s.mu.Unlock()
 	var errs []error
 	for _, path := range []string{s.meta(id), s.data(id)} {
@@ -271,7 +271,7 @@ func (s *Store) remove(id string, bytes int64) error {
 	return errors.Join(errs...)
 }
 
-// File returns a tenant's file.
+// File returns the tenant's file with the given id.
 func (s *Store) File(tenant, id string) (File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +286,8 @@ func (s *Store) fileLocked(tenant, id string) (File, error) {
 	return *f, nil
 }
 
-// Files returns the files of a tenant, newest first, beginning after the given id; an empty purpose means all purposes.
+// Files returns the files of a tenant, newest first, starting after the file with id after; an empty purpose selects
+// all.
 func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, more bool) {
 	s.mu.Lock()
 	for _, f := range s.files {
@@ -330,7 +331,7 @@ func (s *Store) Content(tenant, id string) (File, io.ReadCloser, error) {
 	return f, data, nil
 }
 
-// DeleteFile removes a tenant's file.
+// DeleteFile removes the tenant's file with the given id.
 func (s *Store) DeleteFile(tenant, id string) error {
 	s.mu.Lock()
 	f, err := s.fileLocked(tenant, id)
@@ -347,7 +348,7 @@ func (s *Store) DeleteFile(tenant, id string) error {
 	return s.remove(id, s.size(id, f.Bytes))
 }
 
-// size returns the number of bytes that the data of a file takes in the folder, or guess if the file cannot be read.
+// size returns the bytes of an object's data file, or guess if its size cannot be read.
 func (s *Store) size(id string, guess int64) int64 {
 	if info, err := os.Stat(s.data(id)); err == nil {
 		return info.Size()
@@ -389,16 +390,16 @@ func (s *Store) note(what, id string, err error) {
 	}
 }
 
-// Stats holds the values of metrics.
+// Stats holds the values of the metrics of a store.
 type Stats struct {
 	Used, Budget int64
 	Batches      map[State]int
 	Flying       int             // number of running lines
-	Left         int             // number of lines left in batches that have not ended
-	Lines        map[Class]int64 // number of lines that have ended since the folder was opened, by class
+	Left         int             // number of lines without a result in unfinished batches
+	Lines        map[Class]int64 // [class] number of lines that have ended since the folder was opened
 }
 
-// Stats returns a snapshot.
+// Stats returns the current values.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package block decodes the block formats of GGUF files: a fixed number of values with shared scales in a fixed number
-// of bytes.
+// Package block decodes and encodes the block formats of GGUF files. A block has a fixed number of values with shared
+// scales in a fixed number of bytes.
 //
-// The input is the bytes of whole blocks, the output is float32 values. The values are those of ggml's own decoders:
+// Decoding converts the bytes of whole blocks to float32 values. These equal the values of ggml's decoders, because
 // products of scales are rounded to float32 in the same order.
 package block
 
@@ -16,9 +16,8 @@ import (
 // Format is one block format. The zero value is not a format.
 type Format uint8
 
-// These are the formats. A name contains the number of bits of a value. K formats have blocks of 256 values, with
-// scales for 16 or 32 values each. IQ formats take values from a table or a lattice. TQ formats have three different
-// values.
+// The formats. A name contains the bits per value. K formats have blocks of 256 values, with scales for 16 or 32
+// values. Values of IQ formats are indices into a table or a lattice. TQ formats have the values -1, 0 and 1.
 const (
 	Q4_0 Format = iota + 1
 	Q4_1
@@ -45,7 +44,7 @@ const (
 	NVFP4
 )
 
-// formats holds the name, the values and bytes of a block, and the decoder of each Format.
+// formats holds, for each Format, its name, the values and the bytes of a block, and the decoder.
 var formats = [...]struct {
 	name   string
 	values int
@@ -103,8 +102,7 @@ func (f Format) Values() int { return formats[f].values }
 // Bytes returns the size of a block in bytes.
 func (f Format) Bytes() int { return formats[f].bytes }
 
-// Decode writes the values of whole blocks: len(dst) is a multiple of Values, and src contains the same number of
-// blocks.
+// Decode writes the values of whole blocks to dst: len(dst) is a multiple of Values, and src contains as many blocks.
 func (f Format) Decode(dst []float32, src []byte) {
 	d := &formats[f]
 	for len(dst) >= d.values {
@@ -113,7 +111,7 @@ func (f Format) Decode(dst []float32, src []byte) {
 	}
 }
 
-// half returns the float16 number at the start of b.
+// half returns the little-endian float16 number at the start of b as float32.
 func half(b []byte) float32 { return num.FromF16(binary.LittleEndian.Uint16(b)) }
 
 func decodeQ4_0(dst []float32, src []byte) {
@@ -155,13 +153,13 @@ func decodeQ8_0(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ2K decodes blocks of 16 bytes of scale and minimum (4 bits each) for 16 values, 64 bytes of 2-bit values, d
-// and dmin. A byte has four values whose positions differ by 32.
+// decodeQ2K decodes blocks of 16 bytes of scales and minimums (4 bits each, one pair per 16 values), 64 bytes of 2-bit
+// values, and the float16 scales d and dmin. A byte has four values whose positions differ by 32.
 func decodeQ2K(dst []float32, src []byte) {
 	scales, values := src[:16], src[16:80]
 	d, low := half(src[80:]), half(src[82:])
-	for run := range 16 { // each run has 16 values
-		group, part := run/8, run%8 // group of 128 values; part of 16 values in it
+	for run := range 16 { // 16 values per run
+		group, part := run/8, run%8 // group of 128 values, and part of 16 values in it
 		scale, least := d*float32(scales[run]&15), low*float32(scales[run]>>4)
 		q := values[32*group+16*(part%2):]
 		for l := range 16 {
@@ -170,8 +168,8 @@ func decodeQ2K(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ3K decodes blocks of 32 bytes of third bits, 64 bytes of the two low bits, 12 bytes of sixteen 6-bit scales,
-// and d.
+// decodeQ3K decodes blocks of 32 bytes of the high bits of values, 64 bytes of their two low bits, 12 bytes of sixteen
+// 6-bit scales, and the float16 scale d.
 func decodeQ3K(dst []float32, src []byte) {
 	third, values, packed, d := src[:32], src[32:96], src[96:108], half(src[108:])
 	for run := range 16 {
@@ -191,7 +189,7 @@ func decodeQ3K(dst []float32, src []byte) {
 	}
 }
 
-// scaleMin returns the 6-bit scale and minimum of group j, one of eight in the 12 bytes of Q4_K and Q5_K.
+// scaleMin returns the 6-bit scale and minimum of group j of eight, from the 12 bytes of Q4_K and Q5_K.
 func scaleMin(packed []byte, j int) (scale, least float32) {
 	if j < 4 {
 		return float32(packed[j] & 63), float32(packed[j+4] & 63)
@@ -199,8 +197,8 @@ func scaleMin(packed []byte, j int) (scale, least float32) {
 	return float32(packed[j+4]&15 | packed[j-4]>>6<<4), float32(packed[j+4]>>4 | packed[j]>>6<<4)
 }
 
-// decodeQ4K decodes blocks of d, dmin, 12 bytes of scales and minimums, and 128 bytes of 4-bit values, where each 32
-// bytes have two groups of 32 values.
+// decodeQ4K decodes blocks of the float16 scales d and dmin, 12 bytes of scales and minimums, and 128 bytes of 4-bit
+// values; each 32 bytes have two groups of 32 values.
 func decodeQ4K(dst []float32, src []byte) {
 	d, low, packed, values := half(src), half(src[2:]), src[4:16], src[16:144]
 	for j := range 8 {
@@ -212,8 +210,8 @@ func decodeQ4K(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ5K decodes blocks like those of Q4_K, with 32 bytes of fifth bits before the values; bit j of each byte
-// belongs to group j.
+// decodeQ5K decodes blocks like those of Q4_K, with 32 bytes of the high bits of values before the 4-bit values; bit j
+// of each byte belongs to group j.
 func decodeQ5K(dst []float32, src []byte) {
 	d, low, packed, fifth, values := half(src), half(src[2:]), src[4:16], src[16:48], src[48:176]
 	for j := range 8 {
@@ -226,12 +224,12 @@ func decodeQ5K(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ6K decodes blocks of 128 bytes of low nibbles, 64 bytes of upper bit pairs, 16 signed scales of 16 values, and
-// d.
+// decodeQ6K decodes blocks of 128 bytes of the low nibbles of values, 64 bytes of their high bit pairs, 16 signed
+// scales for 16 values each, and the float16 scale d.
 func decodeQ6K(dst []float32, src []byte) {
 	lows, highs, scales, d := src[:128], src[128:192], src[192:208], half(src[208:])
-	for run := range 8 { // each run has 32 values
-		group, part := run/4, run%4 // group of 128 values; part of 32 values in it
+	for run := range 8 { // 32 values per run
+		group, part := run/4, run%4 // group of 128 values, and part of 32 values in it
 		for l := range 32 {
 			q := lows[64*group+32*(part%2)+l] >> (4 * (part / 2)) & 15
 			q |= highs[32*group+l] >> (2 * part) & 3 << 4
@@ -241,10 +239,10 @@ func decodeQ6K(dst []float32, src []byte) {
 	}
 }
 
-// nonlinear holds the sixteen values of IQ4_NL and IQ4_XS before scaling.
+// nonlinear is the table of the sixteen values of IQ4_NL and IQ4_XS, before scaling.
 var nonlinear = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
-// lookUp writes 32 values of a table times scale. 16 bytes of codes select them, low nibbles first.
+// lookUp writes 32 values: table entries times scale. 16 bytes hold their indices, low nibbles first.
 func lookUp(dst []float32, codes []byte, table *[16]float32, scale float32) {
 	for j, q := range codes[:16] {
 		dst[j] = scale * table[q&15]
@@ -254,8 +252,8 @@ func lookUp(dst []float32, codes []byte, table *[16]float32, scale float32) {
 
 func decodeIQ4NL(dst []float32, src []byte) { lookUp(dst, src[2:], &nonlinear, half(src)) }
 
-// decodeIQ4XS decodes blocks of d, 16 bits with the upper pairs of eight scales, 4 bytes with the lower nibbles of the
-// scales, and 128 bytes of codes.
+// decodeIQ4XS decodes blocks of the float16 scale d, 16 bits with the high bit pairs of eight 6-bit scales, 4 bytes
+// with their low nibbles, and 128 bytes of 4-bit indices.
 func decodeIQ4XS(dst []float32, src []byte) {
 	d, upper, lower := half(src), binary.LittleEndian.Uint16(src[2:]), src[4:8]
 	for j := range 8 {
@@ -264,17 +262,17 @@ func decodeIQ4XS(dst []float32, src []byte) {
 	}
 }
 
-// twiceE2M1 holds the values of e2m1 times two; the scale of a block is halved in exchange.
+// twiceE2M1 is the table of e2m1 values times two; scales are halved to compensate.
 var twiceE2M1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
 // decodeMXFP4 decodes blocks of a power-of-two scale and 16 bytes of e2m1 codes.
 func decodeMXFP4(dst []float32, src []byte) {
-	// The scale is 2^(e-128). Float32 represents it for every byte; the two smallest are subnormal.
+	// The scale is 2^(e-128), which float32 represents for every byte e; the two smallest are subnormal.
 	lookUp(dst, src[1:], &twiceE2M1, float32(math.Ldexp(1, int(src[0])-128)))
 }
 
-// decodeNVFP4 decodes blocks of four e4m3 scales of 16 values, without a sign and with zero for NaN, and four times
-// eight bytes of e2m1 codes, low nibbles first.
+// decodeNVFP4 decodes blocks of four e4m3 scales, for 16 values each, and four times eight bytes of e2m1 codes, low
+// nibbles first. The sign of a scale is ignored, and NaN means zero.
 func decodeNVFP4(dst []float32, src []byte) {
 	for g, scale := range src[:4] {
 		d := num.FromE4M3(scale&127) / 2

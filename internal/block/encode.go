@@ -39,7 +39,7 @@ func (f Format) Encode(dst []byte, src, importance []float32) {
 
 func putHalf(b []byte, v float32) { binary.LittleEndian.PutUint16(b, num.F16(v)) }
 
-// inverse returns 1/v, or 0 for 0, because a block of zeros has scale 0.
+// inverse returns 1/v, or 0 if v is 0, the scale of a block of zeros.
 func inverse(v float32) float32 {
 	if v == 0 {
 		return 0
@@ -47,7 +47,7 @@ func inverse(v float32) float32 {
 	return 1 / v
 }
 
-// furthest returns the value with the largest magnitude, with its sign; the first one on a tie.
+// furthest returns the value with the largest magnitude; of several, the first one.
 func furthest(src []float32) (most float32) {
 	for _, v := range src {
 		if abs(v) > abs(most) {
@@ -65,7 +65,7 @@ func encodeQ8_0(dst []byte, src, _ []float32) {
 	putHalf(dst, d)
 	for i, v := range src {
 		q := float64(v * inv)
-		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // rounds halves away from zero; the sum is exact in float64
+		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // halves away from zero; the sum is exact in float64
 	}
 }
 
@@ -93,8 +93,8 @@ func encodeQ5_0(dst []byte, src, _ []float32) {
 	binary.LittleEndian.PutUint32(dst[2:], high)
 }
 
-// nearest returns v rounded to the nearest integer in [low, high], halves to even. For |v| above 2^22 the sum is not
-// rounded to an integer, but such values are outside [low, high].
+// nearest returns v rounded to the nearest integer in [low, high], halves to even. For |v| above 2^22 the rounding
+// fails, but the result is then limited to low or high.
 func nearest(v, low, high float32) int {
 	q := float32(v+wholeAt) - wholeAt
 	if q > high {
@@ -150,7 +150,7 @@ func sixBitScales(dst []byte, src, importance []float32, top int, put func(i, co
 	}
 }
 
-// encodeQ2K encodes blocks whose 4-bit scales and minimums belong to 16 values. The search processes 32 values, so each
+// encodeQ2K encodes blocks with 4-bit scales and minimums for 16 values each. The search takes 32 values, so every
 // value is passed twice.
 func encodeQ2K(dst []byte, src, importance []float32) {
 	var search lanes

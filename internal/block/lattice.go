@@ -6,17 +6,17 @@ import (
 	"math/bits"
 )
 
-// This file has the formats of one to three bits. Values are points of a lattice: an index into a grid represents eight
-// or four values, and signs are stored separately. A grid element times a scale of a few bits is an integer, so that
-// every format has the integer form of [Whole].
+// Formats of one to three bits. A value is part of a lattice point: an index into a grid gives eight or four values,
+// and signs are stored separately. Grid values times integer scales are integers, so that all these formats can be read
+// as [Whole].
 
-// An octet is a point of eight values, and a quad is a point of four values. The first value is in the lowest byte.
+// An octet is a grid point of eight values, one byte each; a quad has four. The first value is in the lowest byte.
 type (
 	octet = uint64
 	quad  = uint32
 )
 
-// These are the grids. A grid of IQ1 holds eight times its values, because 1/8 is added to each value.
+// Grids. Those of IQ1 hold eight times their values, because 1/8 is added to each value.
 var (
 	octetsIQ2XXS = octets(gridIQ2XXS, [4]int8{8, 25, 43})
 	octetsIQ2XS  = octets(gridIQ2XS, [4]int8{8, 25, 43})
@@ -26,7 +26,7 @@ var (
 	quadsIQ3S    = quads(gridIQ3S, [8]int8{1, 3, 5, 7, 9, 11, 13, 15})
 )
 
-// Octets returns the grid of a format whose indices represent eight values, or nil for other formats.
+// Octets returns the grid of a format with eight values per index, or nil for other formats.
 func (f Format) Octets() []uint64 {
 	switch f {
 	case IQ1_S, IQ1_M:
@@ -41,7 +41,7 @@ func (f Format) Octets() []uint64 {
 	return nil
 }
 
-// Quads returns the grid of a format whose indices represent four values, or nil for other formats.
+// Quads returns the grid of a format with four values per index, or nil for other formats.
 func (f Format) Quads() []uint32 {
 	switch f {
 	case IQ3_XXS:
@@ -61,7 +61,7 @@ func unbase64(text string) []byte {
 	return b
 }
 
-// octets unpacks a grid of 2-bit codes.
+// octets unpacks a grid of 2-bit codes; values maps codes to grid values.
 func octets(text string, values [4]int8) []octet {
 	packed := unbase64(text)
 	grid := make([]octet, len(packed)/2)
@@ -74,7 +74,7 @@ func octets(text string, values [4]int8) []octet {
 	return grid
 }
 
-// quads unpacks a grid of 4-bit codes.
+// quads unpacks a grid of 4-bit codes; values maps codes to grid values.
 func quads(text string, values [8]int8) []quad {
 	packed := unbase64(text)
 	grid := make([]quad, len(packed)/2)
@@ -87,20 +87,21 @@ func quads(text string, values [8]int8) []quad {
 	return grid
 }
 
-// signsOf returns the eight signs that seven bits represent. The eighth sign makes the number of negative values even.
+// signsOf returns the eight signs that seven bits represent. The eighth sign is such that the number of negative values
+// is even.
 func signsOf(seven uint32) byte {
 	seven &= 127
 	return byte(seven | uint32(bits.OnesCount32(seven))&1<<7)
 }
 
-// Whole holds a block of 256 values as integers: value i is D·Scales[i/16]·Codes[i].
+// Whole is a block of 256 values as integers: value i is D*Scales[i/16]*Codes[i].
 type Whole struct {
 	D      float32
 	Scales [16]int8
 	Codes  [256]int8
 }
 
-// point writes the values of octet o of the block. A set bit of signs negates its value.
+// point writes values 8*o to 8*o+7 of the block. A set bit of signs negates its value.
 func (w *Whole) point(o int, p octet, signs byte) {
 	to := w.Codes[8*o:][:8]
 	for j := range to {
@@ -112,12 +113,12 @@ func (w *Whole) point(o int, p octet, signs byte) {
 	}
 }
 
-// points writes octet o of the block from two quads.
+// points writes values 8*o to 8*o+7 of the block from two quads.
 func (w *Whole) points(o int, low, high quad, signs byte) {
 	w.point(o, octet(low)|octet(high)<<32, signs)
 }
 
-// nibble returns nibble i of b, where the low nibble of a byte is first.
+// nibble returns nibble i of b; the low nibble of a byte is first.
 func nibble(b []byte, i int) byte { return b[i/2] >> (4 * (i % 2)) & 15 }
 
 // decode writes the values to dst. The products are exact in float32.
@@ -127,7 +128,7 @@ func (w *Whole) decode(dst []float32) {
 	}
 }
 
-// Read reads a block of a format of one to three bits, and reports whether f is such a format.
+// Read reads a block of format f; it returns false unless f is a format of one to three bits.
 func (w *Whole) Read(f Format, src []byte) bool {
 	if int(f) >= len(wholes) || wholes[f] == nil {
 		return false
@@ -139,7 +140,7 @@ func (w *Whole) Read(f Format, src []byte) bool {
 var wholes = [...]func(*Whole, []byte){IQ1_S: readIQ1S, IQ1_M: readIQ1M, IQ2_XXS: readIQ2XXS, IQ2_XS: readIQ2XS,
 	IQ2_S: readIQ2S, IQ3_XXS: readIQ3XXS, IQ3_S: readIQ3S, TQ1_0: readTQ1, TQ2_0: readTQ2}
 
-// whole returns a decoder of float32 values that uses a reader of integers.
+// whole returns the float32 decoder for a format that read converts to integers.
 func whole(read func(w *Whole, src []byte)) func(dst []float32, src []byte) {
 	return func(dst []float32, src []byte) {
 		var w Whole
@@ -148,8 +149,8 @@ func whole(read func(w *Whole, src []byte)) func(dst []float32, src []byte) {
 	}
 }
 
-// readIQ2XXS reads a block of d and, for each 32 values, four indices of one byte and 32 bits with four 7-bit sign
-// codes and a 4-bit scale.
+// readIQ2XXS reads a block of the float16 scale d and, for each 32 values, four indices of one byte and 32 bits with
+// four 7-bit sign codes and a 4-bit scale.
 func readIQ2XXS(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	for g := range 8 {
@@ -163,15 +164,15 @@ func readIQ2XXS(w *Whole, src []byte) {
 	}
 }
 
-// scales4 reads sixteen 4-bit scales in the form of IQ2_XS and IQ2_S.
+// scales4 reads sixteen 4-bit scales, as IQ2_XS and IQ2_S store them.
 func (w *Whole) scales4(src []byte) {
 	for i := range w.Scales {
 		w.Scales[i] = int8(2*nibble(src, i) + 1)
 	}
 }
 
-// readIQ2XS reads a block of d, 32 words with a 9-bit index and a 7-bit sign code each, and eight bytes of scales of 16
-// values.
+// readIQ2XS reads a block of the float16 scale d, 32 words with a 9-bit index and a 7-bit sign code each, and eight
+// bytes of 4-bit scales for 16 values each.
 func readIQ2XS(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	for o := range 32 {
@@ -181,8 +182,8 @@ func readIQ2XS(w *Whole, src []byte) {
 	w.scales4(src[66:])
 }
 
-// readIQ2S reads a block of d, 32 bytes of indices, 32 bytes of signs, eight bytes with the upper two bits of four
-// indices each, and eight bytes of scales of 16 values.
+// readIQ2S reads a block of the float16 scale d, 32 bytes of indices, 32 bytes of signs, eight bytes with the upper two
+// bits of four indices each, and eight bytes of 4-bit scales for 16 values each.
 func readIQ2S(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	low, signs, high := src[2:34], src[34:66], src[66:74]
@@ -193,8 +194,8 @@ func readIQ2S(w *Whole, src []byte) {
 	w.scales4(src[74:])
 }
 
-// readIQ3XXS reads a block of d, 64 one-byte indices of four values each, and eight words with four 7-bit sign codes
-// and a 4-bit scale.
+// readIQ3XXS reads a block of the float16 scale d, 64 one-byte indices of four values each, and eight words with four
+// 7-bit sign codes and a 4-bit scale.
 func readIQ3XXS(w *Whole, src []byte) {
 	w.D = half(src) / 4
 	for g := range 8 {
@@ -208,8 +209,8 @@ func readIQ3XXS(w *Whole, src []byte) {
 	}
 }
 
-// readIQ3S reads a block of d, 64 bytes of indices, eight bytes with the ninth bits of eight indices each, 32 bytes of
-// signs, and four bytes of scales of 32 values.
+// readIQ3S reads a block of the float16 scale d, 64 bytes of indices, eight bytes with the ninth bits of eight indices
+// each, 32 bytes of signs, and four bytes of 4-bit scales for 32 values each.
 func readIQ3S(w *Whole, src []byte) {
 	w.D = half(src)
 	low, high, signs := src[2:66], src[66:74], src[74:106]
@@ -222,7 +223,7 @@ func readIQ3S(w *Whole, src []byte) {
 	}
 }
 
-// add adds one to the values of octet o, or subtracts one if lower is set.
+// add adds one to the codes of values 8*o to 8*o+7, or subtracts one if lower is set.
 func (w *Whole) add(o int, lower bool) {
 	to := w.Codes[8*o:][:8]
 	for j := range to {
@@ -234,8 +235,9 @@ func (w *Whole) add(o int, lower bool) {
 	}
 }
 
-// readIQ1S reads a block of d, 32 bytes of indices, and eight words of 32 values each: four times the upper three bits
-// of an index, a 3-bit scale, and a bit that is set if 1/8 is subtracted from the values instead of added.
+// readIQ1S reads a block of the float16 scale d, 32 bytes of indices, and eight words, one per 32 values: the upper
+// three bits of four indices, a 3-bit scale, and a bit that is set if 1/8 is subtracted from the values instead of
+// added.
 func readIQ1S(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	for g := range 8 {
@@ -269,16 +271,16 @@ func readIQ1M(w *Whole, src []byte) {
 	}
 }
 
-// ones sets all scales to one, so that values are multiplied only by d.
+// ones sets all scales to one, for formats that have only the scale d.
 func (w *Whole) ones() {
 	for i := range w.Scales {
 		w.Scales[i] = 1
 	}
 }
 
-// readTQ1 reads a block of 48 bytes and 4 bytes of base-3 digits, the highest digit first, and d. The positions of the
-// values of a byte differ by 32 in the first 32 bytes, by 16 in the next 16, and by 4 in the last 4. A digit is the
-// value plus one.
+// readTQ1 reads a block of 52 bytes of base-3 digits, the highest digit of a byte first, and the float16 scale d. A
+// digit is a value plus one. The positions of the values of a byte differ by 32 in the first 32 bytes, by 16 in the
+// next 16, and by 4 in the last 4.
 func readTQ1(w *Whole, src []byte) {
 	w.D = half(src[52:])
 	w.ones()
@@ -295,7 +297,7 @@ func readTQ1(w *Whole, src []byte) {
 	digits(240, src[48:52], 4)
 }
 
-// readTQ2 reads a block of 64 bytes, each with four 2-bit values whose positions differ by 32, and d.
+// readTQ2 reads a block of 64 bytes, each with four 2-bit values whose positions differ by 32, and the float16 scale d.
 func readTQ2(w *Whole, src []byte) {
 	w.D = half(src[64:])
 	w.ones()

@@ -14,8 +14,8 @@ var halves = [...][]int{
 	IQ3_XXS: {0}, IQ3_S: {0}, TQ1_0: {52}, TQ2_0: {64}, NVFP4: nil,
 }
 
-// Random fills whole blocks with arbitrary codes and integer scales and with float scales between 0.001 and 0.02. The
-// blocks are weights for tests and benchmarks.
+// Random fills whole blocks with random codes and integer scales, and with float scales between 0.001 and 0.02, as
+// weights for tests and benchmarks.
 func (f Format) Random(dst []byte, r *rand.Rand) {
 	for i := range dst {
 		dst[i] = byte(r.Uint32())
@@ -26,7 +26,7 @@ func (f Format) Random(dst []byte, r *rand.Rand) {
 			dst[0] = byte(118 + r.IntN(5))
 		case NVFP4:
 			for i := range 4 {
-				dst[i] = byte(1 + r.IntN(64)) // scales up to 2
+				dst[i] = byte(1 + r.IntN(64)) // e4m3 scales up to 2
 			}
 		case IQ1_M: // d is in the upper nibbles of four words
 			var d [2]byte
@@ -41,15 +41,14 @@ func (f Format) Random(dst []byte, r *rand.Rand) {
 	}
 }
 
-// centres holds, for each format that adds a minimum, the scale of the minimum divided by the scale of the codes, such
-// that random values have mean zero.
+// centres holds, for formats with a minimum, the ratio of the minimum's scale to the codes' scale for which random
+// values have mean zero.
 var centres = map[Format]float32{Q4_1: -7.5, Q5_1: -15.5, Q2_K: 1.5, Q4_K: 7.5, Q5_K: 15.5}
 
-// Drawable reports whether Draw can generate blocks of a format: its scales are float16, and any codes represent
-// values.
+// Drawable reports whether Draw supports a format: its scales must be float16, and all codes must be valid.
 func (f Format) Drawable() bool { return f.Valid() && f != TQ2_0 && halves[f] != nil }
 
-// Draw fills whole blocks with random codes and integer scales, and with one float scale that gives the values the
+// Draw fills whole blocks with random codes and integer scales, and with a float scale such that the values have the
 // standard deviation spread. The mean is zero in formats whose codes are symmetric.
 func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
 	if !f.Drawable() {
@@ -75,7 +74,7 @@ func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
 		}
 	}
 	scale(1)
-	blocks := min(len(dst)/f.Bytes(), 1024) // blocks that are used to measure the deviation
+	blocks := min(len(dst)/f.Bytes(), 1024) // blocks from which the deviation is estimated
 	values, squares := make([]float32, blocks*f.Values()), 0.0
 	f.Decode(values, dst)
 	for _, v := range values {

@@ -5,19 +5,19 @@ import "math"
 // trials is the number of initial scales that a search tries.
 const trials = 21
 
-// wholeAt is added to and then subtracted from a float32 number within ±2^22, which rounds it to an integer, halves to
+// wholeAt is added to a float32 number within ±2^22 and subtracted again, which rounds it to an integer, halves to
 // even.
 const wholeAt = 3 << 22
 
-// lanes holds eight searches that run in parallel: column l of the arrays belongs to search l. Sums add the values of a
-// search in order, and products are rounded before they are added, so that results are bitwise equal on every
+// lanes holds eight searches that run in parallel; element l of each row belongs to search l. A sum adds the values of
+// a search in order, and products are rounded before they are added, so that results are bitwise equal on every
 // processor.
 type lanes struct {
 	x, weights, above, codes [32][8]float32
-	first                    [8]float32 // initial scale of a trial
-	top                      [8]float32 // largest code
-	wq, wqq, wqx             [8]float32 // sums of a trial
-	s, m, e                  [8]float32 // scale and minimum of a trial, and their error
+	first                    [8]float32 // initial scale of the current trial
+	top                      [8]float32 // maximum code
+	wq, wqq, wqx             [8]float32 // sums of the current trial: of w*q, w*q*q and w*q*x
+	s, m, e                  [8]float32 // scale, minimum and error of the current trial
 }
 
 // affine finds, for each 32 of 256 values x, a scale and a minimum so that scale*q - least approximates x, for q in
@@ -40,10 +40,10 @@ func (a *lanes) affine(x, importance []float32, top int) (scales, leasts [8]floa
 		}
 		mean = float32(math.Sqrt(float64(mean / 32)))
 		width[l], a.top[l], best[l] = high-low, float32(top), float32(math.Inf(1))
-		switch { // an error is never below -1
-		case !(mean <= math.MaxFloat32): // values with NaN, or too large
+		switch { // errors are at least 0, so -1 means none
+		case !(mean <= math.MaxFloat32): // values contain NaN or are too large
 			width[l], best[l] = 1, -1
-		case high == low || (a.top[l]+1)/width[l] > math.MaxFloat32: // a smaller width is not a float16 number
+		case high == low || (a.top[l]+1)/width[l] > math.MaxFloat32: // the width is too small for a float16 scale
 			leasts[l], width[l], best[l] = -low, 1, -1
 		}
 		for i, v := range v {
@@ -57,7 +57,7 @@ func (a *lanes) affine(x, importance []float32, top int) (scales, leasts [8]floa
 	}
 	for t := range trials {
 		for l := range 8 {
-			a.first[l] = (a.top[l] - 1 + float32(0.1*float32(t))) / width[l] // from top-1 to top+1
+			a.first[l] = (a.top[l] - 1 + float32(0.1*float32(t))) / width[l] // scales for codes from top-1 to top+1
 		}
 		affineSums(a)
 		var skip [8]bool
@@ -67,7 +67,7 @@ func (a *lanes) affine(x, importance []float32, top int) (scales, leasts [8]floa
 			skip[l] = det <= 0
 			a.s[l] = (float32(w*wqx) - float32(wq*wx)) / det
 			a.m[l] = (float32(wqq*wx) - float32(wq*wqx)) / det
-			if a.m[l] > 0 { // only minimums below zero can be stored
+			if a.m[l] > 0 { // only minimums at or below zero can be stored
 				a.s[l], a.m[l] = wqx/wqq, 0
 			}
 		}
@@ -81,7 +81,7 @@ func (a *lanes) affine(x, importance []float32, top int) (scales, leasts [8]floa
 	return scales, leasts
 }
 
-// affineSumsGo rounds the values with the initial scales and computes the sums for the fits.
+// affineSumsGo rounds the values with the initial scales and computes the sums for the least-squares fits.
 func affineSumsGo(a *lanes) {
 	a.wq, a.wqq, a.wqx = [8]float32{}, [8]float32{}, [8]float32{}
 	for i := range a.x {
@@ -99,7 +99,7 @@ func affineSumsGo(a *lanes) {
 	}
 }
 
-// affineErrorsGo computes the weighted squared errors of the codes.
+// affineErrorsGo computes the weighted squared error of each search.
 func affineErrorsGo(a *lanes) {
 	a.e = [8]float32{}
 	for i := range a.x {
@@ -129,12 +129,12 @@ func (a *lanes) symmetric(x, importance []float32) (scales [8]float32) {
 	}
 	for t := range trials {
 		for l := range 8 {
-			a.first[l] = -(31 + float32(0.1*float32(t))) / most[l] // the furthest value becomes about -32
+			a.first[l] = -(31 + float32(0.1*float32(t))) / most[l] // the largest magnitude becomes about -32
 		}
 		symmetricSums(a)
 		for l := range 8 {
 			wqx, wqq := a.wqx[l], a.wqq[l]
-			if wqq > 0 && float32(wqx*wqx) > float32(best[l]*wqq) { // the error falls as wqx*wqx/wqq rises
+			if wqq > 0 && float32(wqx*wqx) > float32(best[l]*wqq) { // the error decreases as wqx*wqx/wqq increases
 				best[l], scales[l] = float32(wqx*wqx)/wqq, wqx/wqq
 			}
 		}
@@ -142,8 +142,8 @@ func (a *lanes) symmetric(x, importance []float32) (scales [8]float32) {
 	return scales
 }
 
-// symmetricSumsGo rounds the first 16 values with the initial scales and computes the sums for the fits. The weights
-// are squares of the values.
+// symmetricSumsGo rounds the first 16 values of each search with the initial scales and computes the sums for the
+// least-squares fits. The weight of a value is its square.
 func symmetricSumsGo(a *lanes) {
 	a.wqq, a.wqx = [8]float32{}, [8]float32{}
 	for i := range 16 {

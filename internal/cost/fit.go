@@ -4,8 +4,7 @@ package cost
 type Features [4]float64
 
 // Fit is a linear model of time with non-negative weights: least squares of relative errors, in which older
-// measurements have less weight. A weak pull toward the previous weights keeps the weights of features that no
-// measurement covers.
+// measurements have less weight. A small penalty for changes keeps the weights of features that no measurement has.
 type Fit struct {
 	guess  Features // seconds of each feature before the first observation
 	keep   float64  // weight of an older measurement relative to the next one; 1 keeps all measurements
@@ -14,13 +13,13 @@ type Fit struct {
 	b      Features // a * weight = b holds the sums of products of features, and of features and times
 }
 
-// NewFit returns a fit that predicts by guesses until its first observation. The guess for a used feature must not be
-// 0.
+// NewFit returns a fit that predicts by guesses until its first observation. The guess of every used feature must be
+// above 0.
 func NewFit(keep float64, guess Features) Fit {
 	return Fit{guess: guess, keep: keep, weight: Features{1, 1, 1, 1}}
 }
 
-// pull is the weight of the previous coefficients, relative to a measurement.
+// pull is the factor of the penalty for changing coefficients; a measurement has the factor 1.
 const pull = 1e-3
 
 // Predict returns the time of features in seconds.
@@ -34,8 +33,8 @@ func (f *Fit) Predict(x Features) (seconds float64) {
 // Each returns the fitted time of feature i in seconds.
 func (f *Fit) Each(i int) float64 { return f.weight[i] * f.guess[i] }
 
-// Observe adds the measured seconds of features. The error of a prediction counts relative to scale, which is the total
-// time if the features explain only a part of that time.
+// Observe adds the measured seconds of features. Errors are relative to scale: seconds or, if the features explain only
+// a part of a total time, that total.
 func (f *Fit) Observe(x Features, seconds, scale float64) {
 	for i := range x {
 		x[i] *= f.guess[i] / scale
@@ -49,7 +48,7 @@ func (f *Fit) Observe(x Features, seconds, scale float64) {
 	f.solve()
 }
 
-// solve finds the weights that explain the measurements best. A negative weight is replaced by 0.
+// solve computes the weights with the smallest error. A negative weight is replaced by 0.
 func (f *Fit) solve() {
 	used := [len(Features{})]bool{true, true, true, true}
 	for {
@@ -67,7 +66,7 @@ func (f *Fit) solve() {
 	}
 }
 
-// minimum solves the equations for the used weights, by elimination: with the pull the matrix is positive definite.
+// minimum solves the equations for the used weights, by elimination: with the penalty, the matrix is positive definite.
 func (f *Fit) minimum(used [len(Features{})]bool) (w Features) {
 	a, b := f.a, f.b
 	for i := range w {

@@ -12,9 +12,9 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Figures holds rates that are measured at start on a machine that is not in the table (package probe); placements of
-// experts compare them. Results of experts on the CPU and on the device are not bitwise equal, so the figures are saved
-// in a file: a restarted server, and replicas with this file, then place experts in the same way.
+// Figures holds rates that are measured at start on a machine that is not in the table (package probe); the placement
+// of experts depends on them. Results of experts on the CPU and on the device are not bitwise equal, so the figures are
+// saved in a file: with this file, a restarted server and other replicas place experts in the same way.
 type Figures struct {
 	Bus Bus  `json:"bus"`
 	CPU Host `json:"cpu"`
@@ -27,7 +27,7 @@ type keptFile struct {
 	Figures
 }
 
-// keptVersion must change when the fields of Figures or their meaning change.
+// keptVersion is the version of the file: it must be increased if fields of Figures or their meaning change.
 const keptVersion = 1
 
 // KeptPath returns the file for a machine's figures in the user's cache folder.

@@ -17,7 +17,7 @@ func (r *Rows) features() Features { return Features{1, r.N, r.Seen} }
 // Work holds the properties of a batch that determine its time.
 type Work struct {
 	Decode    Rows // rows of decoding sequences, including drafts
-	Near, Far Rows // prompt rows before and after the dense threshold
+	Near, Far Rows // prompt rows at positions before and after the dense threshold
 }
 
 // AddPrompt adds n tokens of a prompt after cached tokens.
@@ -30,9 +30,9 @@ func (w *Work) AddPrompt(n, cached, threshold int) {
 // Prompts returns the number of prompt rows.
 func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
 
-// Model predicts the seconds of a batch from observed batches. The time of decodes and the additional times of near and
-// far prompt rows are separate fits, so that thousands of batches without prompts do not change the fitted time of
-// prompts, and short prompts do not change the fitted time of long prompts.
+// Model predicts the seconds of a batch from observed batches. There are separate fits for the time of decodes and for
+// the additional times of near and far prompt rows, so that many batches without prompts do not change the fitted time
+// of prompts, and short prompts do not change that of long prompts.
 type Model struct {
 	decode, near, far Fit
 	prompts           int     // number of observed batches with prompts
@@ -42,8 +42,7 @@ type Model struct {
 }
 
 // NewModel returns a model that begins with guesses of the seconds for a batch, for a row, and for a thousand tokens
-// that a row attends to. The guesses are above the times of small models. If a model takes longer, the first batches
-// correct them.
+// that a row attends to. The guesses are longer than the times of small models; the first batches correct them.
 func NewModel() Model {
 	return Model{
 		decode: NewFit(0.98, Features{1e-3, 1e-3, 1e-4}),
@@ -58,7 +57,7 @@ func (m *Model) Predict(w *Work) float64 {
 	return m.Decoding(w) + added(&m.near, &w.Near) + added(&m.far, &w.Far)
 }
 
-// Decoding returns the predicted time of only the decodes of a batch.
+// Decoding returns the predicted time of the decodes of a batch, without its prompts.
 func (m *Model) Decoding(w *Work) float64 { return m.decode.Predict(w.Decode.features()) }
 
 // added returns the predicted time that prompt rows add to a batch.
@@ -72,11 +71,11 @@ func added(f *Fit, r *Rows) float64 {
 // Prompts returns the number of observed batches with prompts.
 func (m *Model) Prompts() int { return m.prompts }
 
-// Late returns a high quantile of the times of batches with prompts, relative to the prediction.
+// Late returns a high quantile of the ratio of measured to predicted times of batches with prompts.
 func (m *Model) Late() float64 { return m.late }
 
-// Predictions count as valid up to a number of prompt rows of beyond times the observed number. The observed number
-// decays by the share fade with every batch.
+// Predictions are trusted for at most beyond times the observed number of prompt rows. With every batch, the observed
+// number decreases by the fraction fade.
 const beyond, fade = 1.5, 0.1
 
 // Trusts reports whether a batch is similar to observed batches, or has at most least prompt rows of each kind.
@@ -84,8 +83,8 @@ func (m *Model) Trusts(w *Work, least float64) bool {
 	return w.Near.N <= max(beyond*m.nearRows, least) && w.Far.N <= max(beyond*m.farRows, least)
 }
 
-// Outlier limits the influence of one measurement, as a multiple of the prediction: the machine may have been busy with
-// other work. A permanent change is learned from a few measurements.
+// Outlier is the maximum ratio of a measurement to its prediction; longer times are reduced to it, because other
+// programs may have used the machine. A permanent change is learned from a few measurements.
 const Outlier = 3
 
 // Observe adds the measured seconds of a batch.
@@ -105,8 +104,7 @@ func (m *Model) Observe(w *Work, seconds float64) {
 		m.note(ratio)
 	}
 	if w.Decode.N > 0 && m.Decoding(w) > seconds {
-		// The decodes alone were predicted to take longer than the whole batch, and no batch without prompts was
-		// observed yet.
+		// The predicted time of the decodes alone exceeds the time of the whole batch, so it is too long.
 		m.decode.Observe(w.Decode.features(), seconds, seconds)
 	}
 	m.nearRows, m.farRows = max(w.Near.N, m.nearRows*(1-fade)), max(w.Far.N, m.farRows*(1-fade))
@@ -121,8 +119,8 @@ func (m *Model) Observe(w *Work, seconds float64) {
 	}
 }
 
-// knownDecoding returns Decoding for the part of the batch that was observed. Guessed parts are counted as time of the
-// prompts, so that the prediction for prompts is too slow rather than too fast.
+// knownDecoding returns Decoding for the part of the batch that was observed. The time of other parts, which is only
+// guessed, is attributed to the prompts, so that the prediction for prompts is too long rather than too short.
 func (m *Model) knownDecoding(w *Work) float64 {
 	if m.most == 0 {
 		return 0
@@ -134,9 +132,9 @@ func (m *Model) knownDecoding(w *Work) float64 {
 	return m.Decoding(&known)
 }
 
-// late is learned as the time, relative to the prediction, that one in lateShare batches exceeds: each such batch
-// increases it by a tenth, and each other batch decreases it by a small amount that cancels this on average. A rare
-// long delay counts like any other late batch, so late does not cover delays that occur once in a hundred batches.
+// Model.late converges to the ratio of measured to predicted time that one in lateShare batches exceeds: each such
+// batch increases late by a tenth, and each other batch decreases it by a small amount, so that both cancel on average.
+// It does not cover rare long delays, such as one in a hundred batches.
 const (
 	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
 	lateShare, lateStep            = 0.03, 0.1

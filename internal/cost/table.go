@@ -1,16 +1,16 @@
 package cost
 
-// Contest holds the times of two methods for one task, at one size.
+// Contest holds the times of two methods for the same task and size.
 type Contest struct {
 	Size          int
 	First, Second float64 // time of the first and of the second method, in milliseconds
 }
 
-// Choices holds times by which plans choose. If two methods give one result, plans use the method that is faster by
-// these times, and the reasons in plans quote the times. A test compares them with the documents.
+// Choices holds times of alternative methods. If two methods give the same result, plans use the method that is faster
+// by these times, and the reasons in plans contain the times. A test compares them with the documents.
 type Choices struct {
 	Device string
-	// Kernels names the kernels of these times: a device may have several kinds.
+	// Kernels is the name of the kernels with these times: a device may have several.
 	Kernels string
 	// Prompts holds the times of one attention layer for whole prompts of DeepSeek-V3.2, in ascending order: number of
 	// keys, and times of dense and of sparse attention, both without scores, averaged over bf16 and FP8 rows
@@ -23,12 +23,12 @@ type Choices struct {
 	// in groups and row by row (BenchmarkVerifyScores in kernel/cpu for one request; index_paged in internal/bench/cuda
 	// for 64).
 	Verify     Contest
-	VerifiedOn string // machine of the times in Verify, if not all of Device
-	Verified   string // case of the times in Verify
+	VerifiedOn string // machine on which Verify was measured, if it is not Device
+	Verified   string // description of the case that Verify was measured for
 	// Decodes holds the times of decode attention over 656-byte rows for each way to split them, ascending
 	// (sparse_decode in internal/bench/cuda). It is empty if rows are not split.
 	Decodes []Decode
-	// Latent holds the times of decode attention over all of 8192 keys of models without an indexer, in the same way.
+	// Latent holds the times of decode attention of models without an indexer, over all of 8192 keys, ascending.
 	Latent []LatentDecode
 }
 
@@ -107,19 +107,19 @@ type GPU struct {
 	// GEMMs ("Products"): weights are read at a rate that decreases up to 64 rows; with many rows the time is bound by
 	// arithmetic.
 	Weights, FP8, BF16 float64
-	Rows64             float64 // share that 64 rows add to the time of reading weights
+	Rows64             float64 // fraction by which 64 rows increase the time of reading weights
 	// Experts is the time of all four launches, ExpertOps the rate of operations of FP8 experts, WideExpertOps that of
 	// experts with bf16 rows (h200.md, "Experts").
 	Experts, ExpertOps, WideExpertOps float64
 	// Rates of e2m1 experts (docs/benchmarks/h200.md): of bytes with few rows, and of operations with the 192 rows of a
 	// prompt per expert.
 	NarrowExperts, NarrowExpertOps float64
-	Choose, ChooseRow              float64 // microseconds of choice, sort and launches, and the part for each row
+	Choose, ChooseRow              float64 // microseconds to choose and sort, with launches; and for each row
 	// Prompt is the microseconds of sparse attention for a prompt row with 128 heads, including gathering.
 	Prompt   float64
 	DenseOps float64 // operations per microsecond of dense attention
-	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: V4First is the part of a decode batch that all rows
-	// share, V4Row the part for each row, V4Prompt the time of a prompt row.
+	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: V4First is the time of a decode batch with one row,
+	// V4Row the time of each further row, V4Prompt that of a prompt row, in microseconds.
 	V4First, V4Row, V4Prompt float64
 	// V4Launches is the counted number of launches of a DeepSeek-V4 layer, and V4Launch the time of a launch in
 	// addition to the stages, chosen so that a step of one row takes the measured time (docs/benchmarks/h200.md, nine
@@ -128,13 +128,12 @@ type GPU struct {
 	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes; prompts are bound by arithmetic.
 	Keys, ScoreOps float64
 	Pick, Scores   float64 // microseconds of a selection, and bytes of scores that a selection reads per microsecond
-	// Rest and RestRow are the times of all other operations of a layer, and of each row of them: norms, residual sums,
-	// quantisation, rotation, storing rows.
+	// Rest and RestRow are the microseconds of all other operations of a layer: in total, and for each row: norms,
+	// residual sums, quantisation, rotation, storing rows.
 	Rest, RestRow float64
 	Step          float64 // microseconds of a step outside layers
 }
 
-// h200 returns the figures of one H200.
 func h200() GPU {
 	return GPU{
 		Name: "H200", MemoryBytes: 139 << 30, SMs: 132,
@@ -151,16 +150,16 @@ func h200() GPU {
 // Link is the connection between GPUs.
 type Link struct {
 	Rate float64 // bytes per microsecond that a GPU receives
-	Wait float64 // microseconds of an all-reduce without its bytes: signals between GPUs of two launches
+	Wait float64 // microseconds of an all-reduce without data: two launches with signals between GPUs
 }
 
-// nvlink returns the link of an HGX board with eight H200s: as specified by its maker, not measured here.
+// nvlink returns the link of an HGX board with eight H200s, as published by its manufacturer; it was not measured.
 func nvlink() Link { return Link{Rate: 0.45e6, Wait: 8} }
 
 // Bus is the connection of a GPU to its host.
 type Bus struct {
 	Rate float64 // bytes per microsecond of copies of page-locked memory
-	Wait float64 // microseconds to send rows to the host's workers and back, without the time of their bytes
+	Wait float64 // microseconds to send rows to workers on the host and results back, without the time of the data
 }
 
 // pcie5 returns the bus of an H200: docs/gpu.md, "Loading". A copy of up to 64 KB with its synchronisation takes 17 us,
@@ -170,7 +169,6 @@ func pcie5() Bus { return Bus{Rate: 54e3, Wait: 17} }
 // Format is the storage format of expert weights.
 type Format uint8
 
-// Storage formats.
 const (
 	BF16 Format = iota
 	E4M3
@@ -179,21 +177,21 @@ const (
 
 func (f Format) String() string { return [...]string{"bf16", "e4m3", "e2m1"}[f] }
 
-// Host holds the figures of the CPU of a GPU's host and of its memory, in which experts are stored.
+// Host holds the figures of the CPU of a GPU's host and of its memory.
 type Host struct {
 	Name        string
 	Cores       int
 	MemoryBytes int64
 	Core        float64 // bytes per microsecond that one core reads from memory
 	Stream      float64 // maximum bytes per microsecond that all cores read from memory
-	// One and Sixteen are the shares of Stream that GEMMs with one row and with 16 rows reach, by format ("Many
-	// cores").
+	// One and Sixteen are the fractions of Stream that matrix products with one row and with 16 rows reach, by format
+	// ("Many cores").
 	One, Sixteen [3]float64
 	Dispatch     float64 // microseconds to start an operation on all workers
-	// Inside is the share of that rate that experts on the host of a GPU reach, and Wait the microseconds that each
-	// layer waits for them ("DeepSeek-V4-Flash at full size"): e2m1 with one row at 54 GB/s after 85 us gives the
-	// measured 5.5 ms of 17 experts and 120 ms of 476 experts. Other formats were not measured in this way. Estimates
-	// of steps use these figures; placements compare only the rates of GEMMs.
+	// Inside is the fraction of that rate that experts on the host of a GPU reach, and Wait the microseconds that each
+	// layer waits for them ("DeepSeek-V4-Flash at full size"). They were measured with e2m1 and one row: 5.5 ms for 17
+	// experts and 120 ms for 476 experts are 54 GB/s after 85 us. Estimates of steps use these figures; placements do
+	// not.
 	Inside, Wait float64
 }
 
@@ -207,8 +205,8 @@ func xeon16() Host {
 	}
 }
 
-// Rate returns the rate at which the cores read weights of a format for the given number of rows. More than 16 rows are
-// bound by arithmetic: their time grows with their number.
+// Rate returns the rate at which the cores read weights of a format for the given number of rows. For more than 16
+// rows, the time is bound by arithmetic and proportional to the number of rows.
 func (h *Host) Rate(f Format, rows float64) float64 {
 	share := h.One[f]
 	if rows > 1 {

@@ -31,20 +31,20 @@ type Request struct {
 	Kernels string
 	Source  *family.Source
 	Policy  plan.Policy
-	// Fits returns an error for a device with too little memory, before weights are loaded; if it is nil, only the
-	// weights are compared with the free memory.
+	// Fits returns an error for a device with too little memory, before weights are loaded; if it is nil, only the size
+	// of the weights is compared with the free memory.
 	Fits func(kernel.Device, kernel.Member) error
 	// Of is the rank of the device; the zero value means a device that runs alone.
 	Of kernel.Member
-	// Experts selects the placement of experts. If that needs a GPU, AutoKernels does not fall back to a CPU.
+	// Experts selects the placement of experts. If it needs a GPU, AutoKernels does not use a CPU.
 	Experts ExpertHomes
 	// Warn is called with the reason why an existing GPU is not used. It may be nil.
 	Warn func(text string)
 }
 
-// Open opens the device for a model. A named implementation is refused if it cannot run the model. AutoKernels uses the
-// first GPU backend that can run the model, or else the CPU; it warns if a GPU exists. If experts need a GPU and none
-// can be used, Open returns an error.
+// Open opens the device for a model. A named implementation that cannot run the model is an error. AutoKernels uses the
+// first GPU backend that can run the model, otherwise the CPU; if a GPU exists that is not used, it calls Warn. If
+// experts need a GPU and none can be used, Open returns an error.
 func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 	if q.Limits.Any() {
 		name, err := q.limitedKernels(r)
@@ -215,9 +215,9 @@ func Need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 	return n, err
 }
 
-// CheckWeights returns the error that Open would return for the weights of a model on hardware that need not exist: it
-// states why the kernels of this build cannot load the weights. facts describes the model as divided among its ranks.
-// It does not compare sizes with the memory.
+// CheckWeights returns the error that Open would return for the weights of a model on hardware that this machine may
+// not have: the reason why the kernels of this build cannot load the weights. facts describes the model as divided
+// among its ranks. It does not compare sizes with the memory.
 func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
 	if !hw.CUDA() { // a CPU supports every weight type that a file may contain
 		return nil
@@ -238,8 +238,8 @@ type trial struct {
 	placed family.Placed
 }
 
-// tried loads a model on a device that computes and stores nothing, as a stand-in for a device with its own memory, and
-// calls look with the model and the free memory. For other devices it does nothing.
+// tried loads a model on the dry-run device of dev (kernel.DryRunner), which computes and stores nothing, and calls
+// look with the model and the free memory. For a device without one it does nothing.
 func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.DryRunner)
 	if !ok {
@@ -281,7 +281,7 @@ func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Pol
 	}
 	hw, err := model.Hardware(dev)
 	if err != nil {
-		return p, nil // this too
+		return p, nil // opening the model reports this error too
 	}
 	return plan.Defaults(&hw, facts.Family, p)
 }

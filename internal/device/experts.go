@@ -46,7 +46,7 @@ func ParseExpertHomes(s string) (ExpertHomes, error) {
 	return "", fmt.Errorf("experts %q: want auto, device, split, host or move", s)
 }
 
-// SplitCache is the default cache size of a GPU, in tokens, if experts fill the rest of its memory: 32 sequences of
+// SplitCache is the default cache size of a GPU, in tokens, if all other memory is used for experts: 32 sequences of
 // 8192 tokens.
 const SplitCache = 32 * 8192
 
@@ -54,9 +54,9 @@ const SplitCache = 32 * 8192
 // transfers over the bus, if that many sequences may run.
 const SplitRows = 32
 
-// spareMemory is the memory that is left free on a GPU that experts would otherwise fill, or a share of it on a small
-// GPU: the driver allocates in blocks of 2 MiB, which wastes 300 MiB for DeepSeek-V4-Flash, and it needs memory for
-// graphs and queues.
+// spareMemory is the memory that remains free on a GPU that experts would otherwise fill; on a small GPU less. The
+// driver needs memory for graphs and queues, and allocates in blocks of 2 MiB, of which 300 MiB are unused with
+// DeepSeek-V4-Flash.
 const spareMemory = 1 << 30
 
 // ExpertRequest holds the inputs of the placement of experts.
@@ -164,8 +164,8 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 	if ask.Device = free - none.Total(); q.Homes == ExpertsOnHost {
 		ask.Device = min(ask.Device, 0)
 	}
-	// The buffers of fetched experts, and the scratch memory of both methods, are known only for a placement with such
-	// experts: the number of experts on the device is reduced, in growing steps, until everything fits.
+	// The sizes of buffers for fetched experts and of scratch memory are known only for a given placement. So the
+	// number of experts on the device is reduced, in growing steps, until everything fits.
 	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
 			advice := ""

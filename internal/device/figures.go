@@ -16,8 +16,8 @@ import (
 )
 
 // FiguresOf returns the rates of a GPU and of its host's CPU, by which methods of experts are chosen. It returns the
-// rates of the table if both are in it, or else the rates that were saved for this machine; otherwise it measures the
-// rates and saves them. source describes their origin; it is empty for a machine of the table.
+// rates of the table (package cost) if both are in it, otherwise the rates that were saved for this machine. Without
+// saved rates, it measures and saves them. source describes their origin; it is empty for a machine of the table.
 func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
 	if rate := dev.Hardware().BusRate; rate > 0 {
 		defer func() { on.Bus.Rate = min(on.Bus.Rate, float64(rate)/1e6) }()

@@ -24,7 +24,7 @@ type Ranks struct {
 func (r *Ranks) Total() int { return max(r.Count, len(r.GPUs)) }
 
 // OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels uses GPUs
-// if Ranks.GPUs is set, and otherwise CPU devices, which divide the threads.
+// if Ranks.GPUs is set, otherwise CPU devices, among which the threads are divided.
 func OpenRanks(r *kernel.Registry, q Request, of Ranks, o group.Options) (_ *group.Group, err error) {
 	ranks := of.Total()
 	if q.Kernels == "" || q.Kernels == AutoKernels {

@@ -5,9 +5,10 @@ import "fmt"
 // Comparison compares the results of several plans on the same items.
 type Comparison struct {
 	Reports []*Report `json:"reports"`
-	// Agreement[i][j] is the share of items for which reports i and j have the same output, right or wrong.
+	// Agreement[i][j] is the share of items for which reports i and j have the same output, correct or not.
 	Agreement [][]float64 `json:"agreement"`
-	// Differences lists the first items whose outputs differ between reports; Different counts them all.
+	// Differences lists the first items whose outputs differ between reports; Different is the number of all such
+	// items.
 	Differences []Difference `json:"differences,omitempty"`
 	Different   int          `json:"different"`
 }
@@ -17,10 +18,10 @@ type Difference struct {
 	Task string   `json:"task"`
 	Line int      `json:"line"`
 	Want string   `json:"want"`
-	Got  []string `json:"got"` // output in each report; the error's text if the request failed
+	Got  []string `json:"got"` // output in each report, or the error if the request failed
 }
 
-// Compare compares reports on the same items and lists at most most differences.
+// Compare compares reports on the same items. It lists at most most differences.
 func Compare(reports []*Report, most int) (*Comparison, error) {
 	c := &Comparison{Reports: reports, Agreement: make([][]float64, len(reports))}
 	for i, a := range reports {
@@ -63,13 +64,13 @@ func (c *Comparison) differences(most int) {
 	}
 }
 
-// agrees reports whether two outputs are equal. A failed request differs from every output.
+// agrees reports whether two outputs are equal. The output of a failed request equals no other.
 func (o *output) agrees(p *output) bool {
 	return o.err == nil && p.err == nil && o.text == p.text && o.reply.Ended == p.reply.Ended
 }
 
-// agreeing returns the number of items with the same output in both reports. For a report and itself it returns all
-// items.
+// agreeing returns the number of items with the same output in both reports. If both are the same report, it returns
+// the number of all items.
 func agreeing(a, b *Report) (int, error) {
 	if len(a.outputs) != len(b.outputs) {
 		return 0, fmt.Errorf("%w: the report of %q has %d items, but the report of %q has %d", ErrItems, a.Plan,

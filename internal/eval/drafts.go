@@ -2,28 +2,29 @@ package eval
 
 import "sparrow"
 
-// Drafts counts the drafts of an engine and the accepted ones.
+// Drafts counts drafted and accepted tokens.
 type Drafts struct {
-	Verifies int64 `json:"verifies"` // sequences whose drafts a step verified
+	Verifies int64 `json:"verifies"` // number of verifications: one per sequence and step with drafts
 	Drafted  int64 `json:"drafted"`
 	Accepted int64 `json:"accepted"`
-	Tokens   int64 `json:"tokens"` // tokens that resulted from verifications
-	// TokensPerVerify includes the target's own token of each verification, unless the answer ended before that token.
+	Tokens   int64 `json:"tokens"` // number of tokens that verifications produced
+	// TokensPerVerify is Tokens / Verifies. It includes the token that the target model adds after the accepted drafts,
+	// unless the answer ended before.
 	TokensPerVerify float64 `json:"tokens_per_verify"`
-	Ended           int64   `json:"ended"` // sequences that stopped drafting because it saved no time
-	// Places counts drafts by their position in the chain, from the first on.
+	Ended           int64   `json:"ended"` // number of sequences that stopped drafting because it saved no time
+	// Places counts drafts by their position in the draft chain, the first one first.
 	Places []Place `json:"places"`
 }
 
-// Place counts the drafts at one position of their chains for which all earlier drafts were accepted, and how many of
-// them were accepted.
+// Place counts the drafts at one position of the chain whose predecessors were all accepted, and how many were
+// accepted.
 type Place struct {
 	Judged int64   `json:"judged"`
 	Right  int64   `json:"right"`
 	Share  float64 `json:"share"`
 }
 
-// DraftsOf returns the draft counters of an engine so far; nil if nothing was drafted.
+// DraftsOf returns the draft counters of an engine, or nil if nothing was drafted.
 func DraftsOf(e *sparrow.Engine) *Drafts {
 	s := e.Stats()
 	if s.Verified == 0 {
@@ -39,7 +40,7 @@ func DraftsOf(e *sparrow.Engine) *Drafts {
 	return d
 }
 
-// printDrafts prints the acceptance of drafts.
+// printDrafts prints the acceptance rates of drafts.
 func (r *Report) printDrafts(p *printer) {
 	d := r.Drafts
 	if d == nil {

@@ -10,18 +10,18 @@ import (
 	"sparrow/sample"
 )
 
-// Engine answers items with an open engine.
+// Engine answers items with an engine in this process.
 type Engine struct {
 	engine *sparrow.Engine
 	dense  bool
 }
 
-// NewEngine returns a runner that uses the engine unchanged.
+// NewEngine returns a runner that uses the engine with its own plan.
 func NewEngine(e *sparrow.Engine) *Engine { return &Engine{engine: e} }
 
-// NewDenseEngine returns a runner that uses only dense attention. The decode kernel selects keys for generated tokens;
-// so each generated token is appended to the prompt and computed as a prompt row, whose dense form attends to every
-// key. Pages of the prompt are reused in between.
+// NewDenseEngine returns a runner that uses only dense attention. Decode steps select keys, so each generated token is
+// instead appended to the prompt and computed as a prompt row, which attends to every key. The prefix cache avoids
+// computing the earlier rows again.
 func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	i := e.Info()
 	if err := CanBeDense(&i.Config); err != nil {
@@ -34,7 +34,7 @@ func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	return &Engine{engine: e, dense: true}, nil
 }
 
-// CanBeDense returns an error if dense attention cannot run under a configuration.
+// CanBeDense returns an error if a configuration does not support dense attention.
 func CanBeDense(c *plan.Config) error {
 	if !c.DenseOK {
 		return notDense(strings.Join(c.DenseAgainst, "; "))
@@ -42,8 +42,8 @@ func CanBeDense(c *plan.Config) error {
 	return nil
 }
 
-// notDense is the reason why a model cannot run with dense attention. It is an ErrPlan without the name of a plan,
-// which the caller adds.
+// notDense is the reason why a model does not support dense attention. It is an ErrPlan; the caller adds the plan's
+// name.
 type notDense string
 
 func (e notDense) Error() string        { return "dense attention cannot run: " + string(e) }
@@ -55,7 +55,7 @@ func (r *Engine) About() About {
 	return About{Model: i.Name, Kernels: i.Kernels, Layout: i.Config.Layout.String()}
 }
 
-// Answer generates greedily, or scores choices.
+// Answer generates an answer greedily, or scores the choices of an item.
 func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) {
 	if it.Choices != nil {
 		return r.choose(ctx, it)
@@ -77,8 +77,7 @@ func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	return out, nil
 }
 
-// choose scores the choices of an item. They are rows of a prompt, so that the plan determines whether attention is
-// dense.
+// choose scores the choices of an item. The choices are rows of a prompt, so they work with dense attention too.
 func (r *Engine) choose(ctx context.Context, it *Item) (Reply, error) {
 	logprobs, used, err := r.engine.ScoreTexts(ctx, it.Prompt, it.Choices)
 	if err != nil {
@@ -90,7 +89,7 @@ func (r *Engine) choose(ctx context.Context, it *Item) (Reply, error) {
 	return out, nil
 }
 
-// answerDense generates one token per request. A schema applies to whole answers, so it has no effect here.
+// answerDense generates one token per request. Schemas have no effect, because they apply to whole answers.
 func (r *Engine) answerDense(ctx context.Context, it *Item, most int) (Reply, error) {
 	_, ids, err := r.engine.Render(&it.Chat)
 	if err != nil {
@@ -126,7 +125,7 @@ func greedy() sample.Params {
 	return p
 }
 
-// Rows counts the attention rows that an engine has computed, by form, which shows the kernels that ran.
+// Rows is the number of attention rows that an engine has computed in one form, such as sparse or dense.
 type Rows struct {
 	Row     plan.RowKind `json:"row"`
 	Form    plan.Form    `json:"form"`

@@ -3,15 +3,13 @@ package eval
 import "errors"
 
 var (
-	// ErrTask means that a task file cannot be used: a line that is not an item, an empty file, a pattern that matches
-	// nothing.
+	// ErrTask means that a task file is invalid or missing: a line is not an item, a file is empty, or no file matches.
 	ErrTask = errors.New("eval: task file")
 
-	// ErrPlan means that the text of a comparison contains something that is not a plan, or a plan that the model
-	// cannot run.
+	// ErrPlan means that a comparison names an unknown plan, or a plan that the model cannot run.
 	ErrPlan = errors.New("eval: plan")
 
-	// ErrRemote means that a server refused a request or returned something that is not a chat completion.
+	// ErrRemote means that a server refused a request, or returned something other than a chat completion.
 	ErrRemote = errors.New("eval: server")
 
 	// ErrOptions means that an option of Run is out of range.

@@ -15,30 +15,30 @@ import (
 
 // Item is one question with its expected answer.
 type Item struct {
-	Task string // name of the file without its endings
+	Task string // name of the task file without its extensions
 	Line int    // line in the file, from 1
-	Kind string // the kind that the file states
+	Kind string // kind of the item, as the file states it
 
 	Messages json.RawMessage // conversation, as in the file
 	Tools    json.RawMessage // tools, as in the file; nil without tools
 	Schema   json.RawMessage // JSON schema that the answer must follow; nil without one
-	Chat     chat.Request    // Messages and Tools, as an engine reads them
+	Chat     chat.Request    // Messages and Tools in the form for an engine
 
-	// Choices, if not empty, are texts of which one follows Prompt. The model computes the probability of each and
-	// generates no answer; Messages is then empty.
+	// Choices, if not empty, are possible continuations of Prompt. The model computes the probability of each; it
+	// generates no answer. Messages is then empty.
 	Prompt  string
 	Choices []string
-	Label   int // number of the right choice
+	Label   int // index of the right choice
 
-	Answer string // the complete expected output, or the right choice
-	Final  string // value inside the answer; may be empty
+	Answer string // complete expected output, or the right choice
+	Final  string // words that the output must contain, for Final; empty means those of Answer
 	Tokens int    // prompt tokens; 0 if the file does not state them
 }
 
-// Thinking reports whether the answer starts inside a reasoning block.
+// Thinking reports whether the expected answer begins with reasoning.
 func (it *Item) Thinking() bool { return strings.Contains(it.Answer, thinkClose) }
 
-// Where returns the name of the item for messages.
+// Where returns the file and line of the item, for messages.
 func (it *Item) Where() string { return fmt.Sprintf("%s:%d", it.Task, it.Line) }
 
 // thinkClose ends the reasoning of a reply in every supported chat format.
@@ -58,7 +58,7 @@ type itemFields struct {
 	Label    *int            `json:"label"`
 }
 
-// parseItem parses one line. Unknown names are refused: a misspelt "tools" would silently change what is measured.
+// parseItem parses one line. Unknown names are errors, because a misspelt "tools" would otherwise have no effect.
 func parseItem(line []byte) (*Item, error) {
 	var f itemFields
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -91,13 +91,13 @@ func parseItem(line []byte) (*Item, error) {
 	return it, it.read()
 }
 
-// exampleItem is a minimal line.
+// exampleItem is a minimal line, for error messages.
 const exampleItem = `{"messages": [{"role": "user", "content": "What is 2 + 3?"}], "answer": "5"}`
 
-// exampleChoice is a minimal line of multiple choice.
+// exampleChoice is a minimal line with choices, for error messages.
 const exampleChoice = `{"prompt": "The sky is", "choices": [" blue", " a door"], "label": 0}`
 
-// choice parses a line of multiple choice.
+// choice parses a line with choices.
 func (f *itemFields) choice() (*Item, error) {
 	switch {
 	case f.Messages != nil || f.Tools != nil || f.Schema != nil || f.Answer != nil || f.Final != "":
@@ -120,9 +120,9 @@ func (f *itemFields) choice() (*Item, error) {
 		Tokens: max(f.Tokens, 0)}, nil
 }
 
-// itemFault describes a decoder's error in the terms of the file.
+// itemFault returns a decoder's error as a message about the line of the file.
 func itemFault(line []byte, err error) string {
-	const most = 40 // maximum characters that are quoted
+	const most = 40 // maximum number of quoted characters
 	var typed *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
@@ -142,14 +142,14 @@ func itemFault(line []byte, err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// wireItem is the part of a chat completion that an item defines.
+// wireItem is a chat completion request with the fields that an item sets.
 type wireItem struct {
 	Model    string          `json:"model"`
 	Messages json.RawMessage `json:"messages"`
 	Tools    json.RawMessage `json:"tools,omitempty"`
 }
 
-// read checks messages and tools by the rules of the HTTP interface and fills Chat.
+// read validates messages and tools as the HTTP interface does, and sets Chat.
 func (it *Item) read() error {
 	if len(it.Messages) == 0 {
 		return errors.New("messages is missing")

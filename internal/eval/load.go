@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Task holds the items of one file.
+// Task is a task file with its items.
 type Task struct {
 	Name  string
 	Items []*Item
@@ -28,17 +28,17 @@ const (
 //go:embed tasks
 var shipped embed.FS
 
-// Shipped returns the folder of task files inside the binary.
+// Shipped returns the task files embedded in the binary.
 func Shipped() fs.FS {
 	dir, err := fs.Sub(shipped, "tasks")
 	if err != nil {
-		panic(err) // cannot fail: the name is a constant that the compiler has embedded
+		panic(err) // cannot fail: the name is a constant
 	}
 	return dir
 }
 
-// Load reads the task files of a folder whose names match one of the patterns, sorted by name. Patterns have the
-// syntax of path.Match and are separated by commas; an empty text means every task.
+// Load reads the task files of a folder whose names match one of the patterns, sorted by name. Patterns have the syntax
+// of path.Match and are separated by commas; an empty text selects all.
 func Load(dir fs.FS, patterns string) ([]Task, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {
@@ -74,7 +74,7 @@ func Load(dir fs.FS, patterns string) ([]Task, error) {
 	return tasks, nil
 }
 
-// taskName strips the endings of a task file.
+// taskName returns the name of a task file without its extensions; ok is false for other files.
 func taskName(file string) (string, bool) {
 	return strings.CutSuffix(strings.TrimSuffix(path.Base(file), ".gz"), ".jsonl")
 }
@@ -133,7 +133,7 @@ func loadFile(dir fs.FS, name string) (Task, error) {
 	return Task{Name: task, Items: items}, err
 }
 
-// readItems reads one item per line and skips empty lines.
+// readItems parses one item per line and skips empty lines.
 func readItems(r io.Reader, task string) ([]*Item, error) {
 	limited := &io.LimitedReader{R: r, N: maxFileBytes + 1}
 	s := bufio.NewScanner(limited)
@@ -161,7 +161,7 @@ func readItems(r io.Reader, task string) ([]*Item, error) {
 	return items, nil
 }
 
-// Count returns the number of items of tasks, at most limit of each; 0 means all.
+// Count returns the number of items of tasks, counting at most limit of each; 0 means no limit.
 func Count(tasks []Task, limit int) int {
 	n := 0
 	for _, t := range tasks {
@@ -170,7 +170,7 @@ func Count(tasks []Task, limit int) int {
 	return n
 }
 
-// first returns the items of a task within a limit.
+// first returns the first limit items of a task; 0 means all.
 func (t Task) first(limit int) []*Item {
 	if limit > 0 && limit < len(t.Items) {
 		return t.Items[:limit]

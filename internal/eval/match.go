@@ -10,8 +10,8 @@ import (
 	"sparrow/chat"
 )
 
-// Exact reports whether a reply is the item's answer and nothing else. For an item with choices, it reports whether the
-// most probable one is right.
+// Exact reports whether a reply equals the item's answer. For an item with choices, it reports whether the most
+// probable choice is right.
 func Exact(it *Item, r *Reply) bool {
 	if r.Logprobs != nil {
 		return largest(r.Logprobs) == it.Label
@@ -37,14 +37,14 @@ func Exact(it *Item, r *Reply) bool {
 	return true
 }
 
-// expected returns the item's answer as a server would return it: task files write calls with DeepSeek-V3.1's markers.
+// expected returns the item's answer as a parsed message. Task files contain calls in the format of DeepSeek-V3.1.
 func expected(it *Item) (chat.Message, error) {
 	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
 }
 
 // Final reports whether a reply contains the item's final value, or its answer if the item has none. For an item with
-// choices, it reports whether the one with the highest probability per character is right, since long texts are less
-// probable.
+// choices, it reports whether the choice with the highest log probability per character is right, because long choices
+// are less probable.
 func Final(it *Item, r *Reply) bool {
 	if r.Logprobs != nil {
 		each := make([]float64, len(r.Logprobs))
@@ -66,7 +66,7 @@ func Final(it *Item, r *Reply) bool {
 	return holds(r.String(), strings.Fields(it.Final))
 }
 
-// largest returns the index of the largest value, the first one among equals.
+// largest returns the index of the largest value; of several, the first one.
 func largest(v []float64) int {
 	best := 0
 	for i := range v {
@@ -77,7 +77,7 @@ func largest(v []float64) int {
 	return best
 }
 
-// holds reports whether the words appear in text in their order, none of them as a part of a longer word.
+// holds reports whether the words occur in text in this order, none of them as part of a longer word.
 func holds(text string, words []string) bool {
 	for _, w := range words {
 		end := findWord(text, w)
@@ -89,8 +89,7 @@ func holds(text string, words []string) bool {
 	return true
 }
 
-// findWord returns the index after the first occurrence of w without a letter or digit on either side; -1 if there is
-// none.
+// findWord returns the end of the first occurrence of w that has no letter or digit next to it, or -1 if there is none.
 func findWord(text, w string) int {
 	for from := 0; ; {
 		i := strings.Index(text[from:], w)

@@ -9,8 +9,8 @@ import (
 	"sparrow"
 )
 
-// Perplexity measures how well a model predicts a text, like llama.cpp's tool: the tokens are divided into chunks, each
-// begins with the beginning-of-text token if the tokenizer adds one, and the second half of each is scored.
+// Perplexity measures how well a model predicts a text, like llama.cpp's tool: the tokens are divided into chunks, and
+// the second half of each chunk is scored. If the tokenizer adds a beginning-of-text token, each chunk begins with it.
 type Perplexity struct {
 	File        string  `json:"file"`
 	Model       string  `json:"model"`
@@ -19,11 +19,11 @@ type Perplexity struct {
 	Tokens      int     `json:"tokens"` // scored tokens
 	Perplexity  float64 `json:"perplexity"`
 	Error       float64 `json:"error"`   // standard error of the perplexity
-	Entropy     float64 `json:"entropy"` // mean negative log probability of a token
+	Entropy     float64 `json:"entropy"` // mean negative log probability of a token, in nats
 }
 
-// MeasurePerplexity scores the first chunks of a text, or all of them for limit 0. An incomplete last chunk is ignored.
-// onChunk, if not nil, is called after each chunk.
+// MeasurePerplexity scores the first limit chunks of chunk tokens of a text; limit 0 means all. An incomplete last
+// chunk is ignored. onChunk, if not nil, is called after each chunk.
 func MeasurePerplexity(ctx context.Context, e *sparrow.Engine, text string, chunk, limit int,
 	onChunk func(done, total int, p float64)) (*Perplexity, error) {
 	if most := e.Info().ContextTokens; chunk < 8 || chunk >= most {
@@ -76,7 +76,7 @@ func MeasurePerplexity(ctx context.Context, e *sparrow.Engine, text string, chun
 	return p, nil
 }
 
-// Print writes the result as text.
+// Print writes the result as plain text.
 func (p *Perplexity) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%s: perplexity %.4f +/- %.4f over %d tokens, the second halves of %d chunks of %d (%s)\n",
 		p.File, p.Perplexity, p.Error, p.Tokens, p.Chunks, p.ChunkTokens, p.Model)

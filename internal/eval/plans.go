@@ -9,20 +9,20 @@ import (
 	"sparrow/plan"
 )
 
-// Plan is one configuration of the model in a comparison.
+// Plan is one way to run the model in a comparison.
 type Plan struct {
 	Name    string      // name as the user wrote it
 	About   string      // meaning of the plan, for the report
 	Policy  plan.Policy // policy for sparrow.Config
-	Kernels string      // kernels for sparrow.Config; empty keeps the caller's
-	Dense   bool        // generated tokens run as prompt rows: answer with NewDenseEngine
-	Draft   string      // drafting for sparrow.Config, as spec.Parse reads it; empty keeps the caller's
+	Kernels string      // kernels for sparrow.Config; empty means those of the caller
+	Dense   bool        // whether generated tokens run as prompt rows, by NewDenseEngine
+	Draft   string      // drafting for sparrow.Config, as spec.Parse reads it; empty means that of the caller
 }
 
-// denseKeys is the dense threshold of dense plans: the maximum number of keys of one dense call by default.
+// denseKeys is the dense threshold of dense plans: the default maximum number of keys of a dense attention call.
 const denseKeys = 131072
 
-// planWords lists the parts of a plan's name; those that end in = take a value.
+// planWords lists the words of a plan's name. Words that end with = take a value.
 var planWords = []struct {
 	word, means, about string
 	set                func(p *Plan, value string) error
@@ -55,7 +55,7 @@ var planWords = []struct {
 		}},
 }
 
-// PlanHelp returns the words of plans, one per line.
+// PlanHelp describes the words of plans, one per line.
 func PlanHelp() string {
 	var b strings.Builder
 	for _, w := range planWords {
@@ -64,7 +64,7 @@ func PlanHelp() string {
 	return b.String()
 }
 
-// PlanWord returns the word of a plan that corresponds to a flag such as --kv bf16. Other text is returned unchanged.
+// PlanWord returns the word of a plan for a flag such as --kv bf16. It returns other text unchanged.
 func PlanWord(flag string) string {
 	for _, w := range planWords {
 		if value, ok := strings.CutPrefix(flag, "--"+strings.TrimSuffix(w.word, "=")+" "); ok {
@@ -74,8 +74,8 @@ func PlanWord(flag string) string {
 	return flag
 }
 
-// ParsePlans parses a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each made of
-// words joined by plus signs. Settings that a plan does not mention are those of base.
+// ParsePlans parses a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each of them
+// words separated by plus signs. base holds the settings that a plan does not mention.
 func ParsePlans(text string, base plan.Policy) ([]Plan, error) {
 	var plans []Plan
 	for name := range strings.SplitSeq(text, ",") {
@@ -98,7 +98,7 @@ func ParsePlans(text string, base plan.Policy) ([]Plan, error) {
 	return plans, nil
 }
 
-// apply adds one word to the plan and returns its meaning.
+// apply applies one word to the plan and returns the word's meaning.
 func (p *Plan) apply(word string) (string, error) {
 	key, value, valued := strings.Cut(word, "=")
 	if valued {

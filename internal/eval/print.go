@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// Print writes the report for a terminal.
+// Print writes the report as plain text.
 func (r *Report) Print(w io.Writer) error {
 	p := &printer{w: w}
 	p.line("%s", r.By.String())
@@ -25,7 +25,7 @@ func (r *Report) Print(w io.Writer) error {
 	return p.err
 }
 
-// Print writes the comparison for a terminal.
+// Print writes the comparison as plain text.
 func (c *Comparison) Print(w io.Writer) error {
 	p := &printer{w: w}
 	for _, r := range c.Reports {
@@ -44,8 +44,7 @@ func (c *Comparison) Print(w io.Writer) error {
 	return p.err
 }
 
-// printDifferences lists the items with different outputs; outputs that are wrong but equal show no difference between
-// plans.
+// printDifferences lists the items whose outputs differ between plans. Wrong outputs that are equal are not listed.
 func (c *Comparison) printDifferences(p *printer) {
 	if c.Different == 0 {
 		return
@@ -61,7 +60,7 @@ func (c *Comparison) printDifferences(p *printer) {
 	}
 }
 
-// accuracy returns a line for each task, one for all tasks, and one for the time.
+// accuracy returns a table with a row for each task, one for all tasks, and one for the time.
 func (c *Comparison) accuracy() [][]string {
 	if len(c.Reports) == 0 {
 		return nil
@@ -121,7 +120,7 @@ func (s *Score) cells(name string) []string {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f", 100*share) }
 
-// printRows prints the attention rows that ran.
+// printRows prints the number of attention rows by form.
 func (r *Report) printRows(p *printer) {
 	if len(r.Rows) == 0 {
 		return
@@ -141,7 +140,7 @@ func (r *Report) printRows(p *printer) {
 	}
 }
 
-// listed returns the heading of a list that shows some of n items.
+// listed returns the heading of a list that contains the first shown of items items, out of all items.
 func listed(items, all, shown int) string {
 	s := fmt.Sprintf("%d of %d items", items, all)
 	if shown < items {
@@ -164,7 +163,7 @@ func (r *Report) printFailures(p *printer) {
 	}
 }
 
-// printer stores the first error of several writes.
+// printer writes text and stores the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -176,13 +175,13 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// table aligns cells, [rows][columns]: the first column to the left, the others to the right.
+// table writes rows of cells: the first column is aligned to the left, the others to the right.
 func (p *printer) table(rows [][]string) { p.align(rows, "  %*s") }
 
-// list aligns every cell to the left.
+// list writes rows of cells, all aligned to the left.
 func (p *printer) list(rows [][]string) { p.align(rows, "  %-*s") }
 
-// align writes the cells after the first in the given format.
+// align writes rows of cells; format is for the cells after the first column.
 func (p *printer) align(rows [][]string, format string) {
 	var widths []int
 	for _, cells := range rows {

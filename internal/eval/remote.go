@@ -14,25 +14,25 @@ import (
 	"sparrow/chat"
 )
 
-// RemoteConfig holds the address and the options of a server.
+// RemoteConfig holds the address of a server and options.
 type RemoteConfig struct {
 	URL   string // such as http://localhost:8000 or https://host/v1
-	Model string // name in requests; if empty, the first model of the server's list
-	Key   string // bearer token; empty sends none
+	Model string // name in requests; empty means the first model that the server lists
+	Key   string // bearer token; empty means none
 	// Timeout is the maximum time of one request; 0 means 10 minutes.
 	Timeout time.Duration
 }
 
 const defaultTimeout = 10 * time.Minute
 
-// Remote answers items through any server with OpenAI's chat completions, and items with choices through its text
+// Remote answers items with chat completions of a server with OpenAI's interface, and items with choices with text
 // completions.
 type Remote struct {
 	cfg    RemoteConfig
 	client *client.Client
 }
 
-// NewRemote connects to a server and reads the model's name from it if none is given.
+// NewRemote returns a runner for a server. Without a model name it requests the server's list of models.
 func NewRemote(ctx context.Context, c RemoteConfig) (*Remote, error) {
 	if c.Timeout < 0 {
 		return nil, fmt.Errorf("%w: timeout %v is negative", ErrRemote, c.Timeout)
@@ -58,8 +58,8 @@ func NewRemote(ctx context.Context, c RemoteConfig) (*Remote, error) {
 // About returns the model and the server.
 func (r *Remote) About() About { return About{Model: r.cfg.Model, URL: r.client.Base() + "/v1"} }
 
-// chatBody is the request of an item. It has the fields that every server supports, and the switch for reasoning only
-// if the item needs it.
+// chatBody is the request of an item. It has only fields that every server supports. The field for reasoning is sent
+// only if the item needs it.
 type chatBody struct {
 	wireItem
 	Temperature float64         `json:"temperature"`
@@ -77,7 +77,7 @@ type formatBody struct {
 	} `json:"json_schema"`
 }
 
-// Answer sends the item.
+// Answer sends a request for the item and returns the reply.
 func (r *Remote) Answer(ctx context.Context, it *Item, most int) (Reply, error) {
 	if it.Choices != nil {
 		return r.choose(ctx, it)
@@ -115,8 +115,8 @@ func (r *Remote) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	return out, nil
 }
 
-// echoBody requests the log probabilities of texts, which servers return for prompts that they echo. Some servers must
-// generate a token.
+// echoBody requests the log probabilities of texts: servers return them for echoed prompts. MaxTokens is 1, because
+// some servers refuse 0.
 type echoBody struct {
 	Model       string   `json:"model"`
 	Prompt      []string `json:"prompt"`
@@ -124,10 +124,10 @@ type echoBody struct {
 	Logprobs    int      `json:"logprobs"`
 	MaxTokens   int      `json:"max_tokens"`
 	Temperature float64  `json:"temperature"`
-	Special     bool     `json:"add_special_tokens"` // whether special tokens are put before a prompt; always false
+	Special     bool     `json:"add_special_tokens"` // whether the server adds special tokens to a prompt; always false
 }
 
-// choose scores the choices of an item through text completions.
+// choose scores the choices of an item with text completions.
 func (r *Remote) choose(ctx context.Context, it *Item) (Reply, error) {
 	body := echoBody{Model: r.cfg.Model, Echo: true, Logprobs: 1, MaxTokens: 1}
 	for _, c := range it.Choices {
@@ -163,7 +163,7 @@ func (r *Remote) choose(ctx context.Context, it *Item) (Reply, error) {
 	return out, nil
 }
 
-// continued sums the log probabilities of the tokens of an echoed text that extend into the choice after the prompt.
+// continued sums the log probabilities of the choice's tokens in an echoed text: all tokens that end after the prompt.
 func continued(l *openai.CompletionLogprobs, prompt, choice string) (float64, error) {
 	if l == nil || len(l.TextOffset) != len(l.TokenLogprobs) || len(l.TextOffset) == 0 {
 		return 0, errors.New("the response has no log probabilities of the prompt; the server must support echo with " +

@@ -11,21 +11,21 @@ type Repeats struct {
 	By    About    `json:"by"`
 	Tasks []Spread `json:"tasks"`
 	Total Spread   `json:"total"`
-	// Different counts the items whose output was not the same in all runs.
+	// Different is the number of items whose outputs differ between runs.
 	Different int       `json:"different"`
 	Reports   []*Report `json:"reports"`
 }
 
-// Spread summarises how the scores of a task, or of all tasks, differ between runs.
+// Spread holds statistics of a task's scores over several runs; Task is empty for all tasks together.
 type Spread struct {
 	Task            string  `json:"task,omitempty"`
 	Items           int     `json:"items"`
-	Exact           Summary `json:"exact"` // shares of the items
+	Exact           Summary `json:"exact"` // share of items with exact answers
 	Final           Summary `json:"final"`
 	TokensPerSecond Summary `json:"tokens_per_second"`
 }
 
-// Summary holds the mean of a number over runs, its sample standard deviation, the minimum and the maximum.
+// Summary holds the mean of a value over runs, its sample standard deviation, minimum and maximum.
 type Summary struct {
 	Mean      float64 `json:"mean"`
 	Deviation float64 `json:"deviation"`
@@ -33,7 +33,7 @@ type Summary struct {
 	Most      float64 `json:"most"`
 }
 
-// Repeated summarises reports of one runner on the same items.
+// Repeated compares several reports of one runner on the same items.
 func Repeated(reports []*Report) (*Repeats, error) {
 	c, err := Compare(reports, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func summarise(v []float64) Summary {
 	return s
 }
 
-// Print writes means and spreads for a terminal.
+// Print writes means and spreads as plain text.
 func (r *Repeats) Print(w io.Writer) error {
 	p := &printer{w: w}
 	p.line("%s, %d runs: mean ± standard deviation (minimum to maximum)", r.By.String(), len(r.Reports))

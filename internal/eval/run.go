@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// Options bound a run.
+// Options configures a run.
 type Options struct {
-	Concurrency int // items sent at once; 0 means 16
+	Concurrency int // concurrent requests; 0 means 16
 	Limit       int // items of each task; 0 means all
-	// MaxTokens is the maximum length of an answer; 0 means the number of bytes of the expected answer and a little
-	// more, enough for any tokenizer over bytes.
+	// MaxTokens is the maximum length of an answer; 0 means the number of bytes of the expected answer plus
+	// answerSlack, which suffices for every byte-level tokenizer.
 	MaxTokens int
 	// Failures is the maximum number of wrong items that the report lists.
 	Failures int
-	// OnItem, if not nil, is called for every finished item, by one goroutine at a time.
+	// OnItem, if not nil, is called after every item; calls do not overlap.
 	OnItem func(Progress)
 }
 
 // Progress is the progress of a run.
 type Progress struct {
 	Task         string
-	Done, Items  int // items over all tasks
-	Exact, Wrong int // wrong and exact items so far
+	Done, Items  int // finished items and all items, of all tasks
+	Exact, Wrong int // exact and wrong items so far
 }
 
 const (
 	defaultConcurrency = 16
-	answerSlack        = 32 // tokens allowed beyond the expected answer, so that a longer wrong answer is noticed
+	answerSlack        = 32 // tokens beyond the length of the expected answer, to detect longer answers
 )
 
-// Report is the outcome of one run.
+// Report holds the results of one run.
 type Report struct {
 	Plan  string `json:"plan,omitempty"`  // name of the plan in a comparison
 	About string `json:"about,omitempty"` // meaning of the plan in a comparison
@@ -41,27 +41,27 @@ type Report struct {
 
 	Tasks []Score `json:"tasks"`
 	Total Score   `json:"total"`
-	Rows  []Rows  `json:"rows,omitempty"` // attention rows that an engine computed
-	// Drafts counts the drafts of an engine; nil if it made none.
+	Rows  []Rows  `json:"rows,omitempty"` // attention rows that an engine computed, by form
+	// Drafts counts the drafts of an engine; nil if there were none.
 	Drafts *Drafts `json:"drafts,omitempty"`
 	// Failures lists the first wrong items.
 	Failures []Failure `json:"failures,omitempty"`
 
-	outputs []output // outputs of all items, in order
+	outputs []output // outputs in the order of the items
 }
 
 // Score counts the items of a task, or of all tasks.
 type Score struct {
 	Task   string `json:"task,omitempty"`
 	Items  int    `json:"items"`
-	Exact  int    `json:"exact"`  // items whose whole answer is right
-	Final  int    `json:"final"`  // items whose final value is right
+	Exact  int    `json:"exact"`  // items with an exactly equal answer
+	Final  int    `json:"final"`  // items whose answer contains the final value
 	Errors int    `json:"errors"` // requests that failed; they count as wrong
 
 	PromptTokens     int `json:"prompt_tokens"`
 	CachedTokens     int `json:"cached_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
-	// Seconds is wall time. CompletionTokens divided by Seconds is the speed, which includes the time for prompts.
+	// Seconds is wall time. TokensPerSecond is CompletionTokens / Seconds, which includes the time for prompts.
 	Seconds         float64 `json:"seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
 }
@@ -85,16 +85,17 @@ type Failure struct {
 	Error string `json:"error,omitempty"` // error of the request
 }
 
-// output is the result of an item.
+// output is the reply to an item and its assessment.
 type output struct {
 	item         *Item
-	text         string // Reply.String
+	text         string // the reply as returned by Reply.String
 	exact, final bool
 	err          error
 	reply        Reply
 }
 
-// Run sends every item, task after task. A failed request counts as a wrong item; Run fails only if ctx ends.
+// Run runs all items, one task after the other. An item whose request fails counts as wrong. Run returns an error only
+// if ctx ends or o is invalid.
 func Run(ctx context.Context, r Runner, tasks []Task, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (o *Options) check() error {
 	return errors.Join(errs...)
 }
 
-// runState is a run in progress.
+// runState is the state of a run.
 type runState struct {
 	runner  Runner
 	options Options
@@ -175,7 +176,7 @@ func (r *runState) task(ctx context.Context, t Task) (Score, error) {
 	return s, nil
 }
 
-// item runs one item and checks its output.
+// item runs one item and compares its reply with the expected answer.
 func (r *runState) item(ctx context.Context, it *Item) output {
 	out := output{item: it}
 	if out.err = ctx.Err(); out.err != nil {

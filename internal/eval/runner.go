@@ -8,38 +8,39 @@ import (
 	"sparrow/chat"
 )
 
-// Runner answers items. Run calls it from several goroutines.
+// Runner answers items. It must be safe for concurrent use.
 type Runner interface {
-	// Answer generates greedily, at most most tokens, or computes the log probabilities of the choices of an item.
+	// Answer generates at most most tokens greedily. For an item with choices it computes their log probabilities
+	// instead.
 	Answer(ctx context.Context, it *Item, most int) (Reply, error)
-	// About describes the runner.
+	// About returns a description for reports.
 	About() About
 }
 
 // About describes a runner in a report.
 type About struct {
 	Model   string `json:"model"`
-	Kernels string `json:"kernels,omitempty"` // kernels of an engine
-	Layout  string `json:"layout,omitempty"`  // layout of an engine's cache
+	Kernels string `json:"kernels,omitempty"` // kernels of an engine in this process
+	Layout  string `json:"layout,omitempty"`  // cache layout of an engine in this process
 	URL     string `json:"url,omitempty"`     // URL of a server
-	// Settings lists the settings of an engine's device that are not defaults, such as its threads.
+	// Settings lists the settings of an engine's device that differ from the defaults, such as threads.
 	Settings []string `json:"settings,omitempty"`
 }
 
 // Reply is a model's output.
 type Reply struct {
-	// Text is the model's raw output if Raw is set, and the visible content otherwise.
+	// Text is the raw output of the model if Raw is true, otherwise the content without reasoning and calls.
 	Text      string
 	Raw       bool
-	Reasoning string      // reasoning before the text; only if not Raw
-	Calls     []chat.Call // tools called; only if not Raw
-	// Ended means that the model ended its answer; false means that the answer was cut off.
+	Reasoning string      // reasoning before the content; empty if Raw
+	Calls     []chat.Call // tool calls; empty if Raw
+	// Ended is true if the model ended its answer, and false if the token limit was reached.
 	Ended bool
-	// Logprobs holds the logprobs of an item's choices; Text is then the most probable one.
+	// Logprobs holds the log probabilities of an item's choices; Text is then the most probable choice.
 	Logprobs []float64
 
 	PromptTokens     int
-	CachedTokens     int // cached tokens of the prompt
+	CachedTokens     int // prompt tokens found in the cache
 	CompletionTokens int
 }
 
@@ -50,7 +51,7 @@ func chosen(it *Item, logprobs []float64) Reply {
 	return r
 }
 
-// String returns the whole output as one text. Two replies are equal if their strings are equal.
+// String returns the whole reply as one text; replies are equal if their texts are equal.
 func (r *Reply) String() string {
 	if r.Raw {
 		return r.Text

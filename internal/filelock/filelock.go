@@ -1,4 +1,4 @@
-// Package filelock locks files against other processes. A lock ends when its file is closed, and when the process ends.
+// Package filelock locks files against other processes. A lock ends when its file is closed or its process ends.
 package filelock
 
 import "errors"

@@ -1,15 +1,15 @@
-// Package footprint counts the memory that a value keeps alive, so that a cache with a limit in bytes can respect it
-// for any entries. Values flow in, numbers of bytes flow out; nothing is changed or kept.
+// Package footprint estimates the bytes of memory to which a value refers, for caches of arbitrary values with a limit
+// in bytes.
 package footprint
 
 import "reflect"
 
-// Of returns about how many bytes of the heap v keeps alive: v itself and everything that its strings, slices, maps,
-// pointers and interfaces refer to. Capacities count, not lengths. Memory that is referenced twice counts twice; a
-// value must not refer to itself. A string that is part of a longer one counts with its own length only.
+// Of returns the approximate number of bytes of v and everything that its strings, slices, maps, pointers and
+// interfaces refer to. Slices are counted with their capacity. Memory that is referenced twice is counted twice; a
+// value must not refer to itself. Of a part of a longer string, only the part is counted.
 func Of(v any) int { return counter{}.of(v) }
 
-// Once is like Of for values that share parts: memory behind pointers, slices and maps counts once.
+// Once is like Of for several values together: memory to which pointers, slices and maps refer is counted once.
 func Once(values ...any) (n int) {
 	c := counter{seen: map[uintptr]bool{}}
 	for _, v := range values {
@@ -18,7 +18,7 @@ func Once(values ...any) (n int) {
 	return n
 }
 
-// counter counts; seen is the set of counted addresses, nil if duplicates do not matter.
+// counter computes sizes; seen is the set of counted addresses, or nil to count duplicates again.
 type counter struct{ seen map[uintptr]bool }
 
 func (c counter) of(v any) int {

@@ -14,13 +14,13 @@ import (
 	"sparrow/weight"
 )
 
-// Cache is a folder of models in the layout of Hugging Face's tools.
+// Cache is a folder of models in the folder layout of Hugging Face's tools.
 type Cache struct {
 	Root string
 }
 
-// CacheAt returns the cache that the environment selects: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE (its older spelling), the
-// folder hub below HF_HOME, or below huggingface in XDG_CACHE_HOME or .cache of the home folder.
+// CacheAt returns the cache that the environment selects: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE (its older name),
+// HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, or .cache/huggingface/hub in the home folder.
 func CacheAt(getenv func(string) string, home string) (Cache, error) {
 	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
 		if v := getenv(name); v != "" {
@@ -70,7 +70,7 @@ func homeAt(getenv func(string) string, home string) string {
 	return filepath.Join(home, ".cache", "huggingface")
 }
 
-// expand replaces a leading ~, because no shell expands it in a service's environment file.
+// expand replaces a leading ~ by the home folder, because services read environment files without a shell.
 func expand(path, home string) string {
 	if path == "~" || strings.HasPrefix(path, "~/") {
 		return filepath.Join(home, path[1:])
@@ -78,8 +78,8 @@ func expand(path, home string) string {
 	return path
 }
 
-// Find returns the folder of a model in the cache, or the first of its GGUF files. It opens only the index of the
-// weights, which lists the files of the model.
+// Find returns the folder of a model in the cache, or the path of the first of its GGUF files. Of the weights it reads
+// only the index, which lists the files.
 func (c Cache) Find(n Name) (at string, err error) {
 	commit, err := c.commit(n)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c Cache) Find(n Name) (at string, err error) {
 	return dir, nil
 }
 
-// commit returns the commit that the cache has for a name.
+// commit returns the commit that the cache contains for the revision of a name.
 func (c Cache) commit(n Name) (string, error) {
 	commit := n.Revision
 	if !n.isCommit() {
@@ -134,8 +134,7 @@ func (c Cache) commit(n Name) (string, error) {
 	return commit, nil
 }
 
-// presentFiles lists the files of a snapshot, including those in subfolders. A link to a missing blob counts as
-// missing.
+// presentFiles lists the files of a snapshot, including those in subfolders. Links to missing blobs are not listed.
 func presentFiles(dir string) (names []string, err error) {
 	err = filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -151,7 +150,7 @@ func presentFiles(dir string) (names []string, err error) {
 	return names, err
 }
 
-// missingFiles returns the files that are missing to open a snapshot with these files.
+// missingFiles returns the files of a model that are not in names, the files of a snapshot.
 func missingFiles(dir string, names []string) ([]string, error) {
 	files, err := weight.Files(dir, names, func(name string) ([]byte, error) {
 		return os.ReadFile(filepath.Join(dir, name))
@@ -184,8 +183,8 @@ func (c Cache) lock(n Name, hash string) string {
 	return filepath.Join(c.Root, ".locks", n.folder(), hash+".lock")
 }
 
-// link adds a blob under its name to a snapshot: as a relative link, so that the cache can be moved, or as a hard link
-// if the system does not allow symbolic links for ordinary users.
+// link adds a file to a snapshot as a link to its blob. The link is relative, so that the cache can be moved, or a hard
+// link if the system does not allow ordinary users to make symbolic links.
 func (c Cache) link(n Name, commit string, f File) error {
 	at := filepath.Join(c.snapshot(n, commit), filepath.FromSlash(f.Path))
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -216,7 +215,7 @@ func (c Cache) link(n Name, commit string, f File) error {
 // temporaryName returns an unused name in the folder of path.
 func temporaryName(path string) string { return fmt.Sprintf("%s.%016x.new", path, rand.Uint64()) }
 
-// writeRef records the commit of a branch or a tag.
+// writeRef stores the commit of a branch or a tag in the cache.
 func (c Cache) writeRef(n Name, commit string) error {
 	if n.isCommit() {
 		return nil

@@ -11,16 +11,16 @@ import (
 	"sparrow/weight"
 )
 
-// newDigest returns the hash function of a file's listed hash, or nil if its kind is unknown.
+// newDigest returns the hash function for the kind of hash that a file is listed with, or nil if the kind is unknown.
 func newDigest(f File) hash.Hash {
 	raw, err := hex.DecodeString(f.Hash)
 	switch {
-	case err != nil || hex.EncodeToString(raw) != f.Hash: // a hash in upper case would be another file name
+	case err != nil || hex.EncodeToString(raw) != f.Hash: // a hash in upper case would be a different file name
 		return nil
 	case len(raw) == sha256.Size:
 		return sha256.New()
 	case len(raw) == sha1.Size:
-		// git uses this hash. The server itself is trusted, so the weakness of SHA-1 does not matter.
+		// git uses this hash. The weakness of SHA-1 does not matter, because the server is trusted.
 		h := sha1.New()
 		fmt.Fprintf(h, "blob %d\x00", f.Size)
 		return h
@@ -28,8 +28,7 @@ func newDigest(f File) hash.Hash {
 	return nil
 }
 
-// keepDigest records the SHA-256 of downloaded weights, which equals the listed one, so that a server that stores pages
-// need not read the weights again.
+// keepDigest stores the SHA-256 of downloaded weights, so that a server that stores KV pages does not compute it again.
 func keepDigest(path string, f File) error {
 	var sum weight.Digest
 	if !strings.HasSuffix(f.Path, ".safetensors") && !strings.HasSuffix(f.Path, ".gguf") ||

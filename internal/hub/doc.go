@@ -8,6 +8,6 @@
 //	  blobs/HASH.incomplete           a download that has not ended
 //	.locks/models--deepseek-ai--DeepSeek-V3.2/HASH.lock
 //
-// A blob gets its name only after its contents were hashed. A ref is written only after every file of its commit is in
-// place, so that a model is found whole or not at all. The package reads no environment and opens no model.
+// A blob gets its name only after its hash was verified. A ref is written only after all files of its commit, so that
+// only complete models are found. The package does not read the environment and opens no model.
 package hub

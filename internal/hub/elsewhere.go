@@ -17,8 +17,8 @@ type Local struct {
 }
 
 // Elsewhere looks for a model in the folders of other engines, which the environment may set: llama.cpp's cache, LM
-// Studio's models, and the models that Ollama has pulled from Hugging Face. With a quant it returns the files of that
-// name, else all. Folders that cannot be read are skipped.
+// Studio's models, and Ollama's models from Hugging Face. If the name has a quant, it returns only that one. Folders
+// that cannot be read are skipped.
 func Elsewhere(getenv func(string) string, home string, n Name) (found []Local) {
 	for _, f := range otherFolders(getenv, home) {
 		found = append(found, f.look(f, n)...)
@@ -26,7 +26,7 @@ func Elsewhere(getenv func(string) string, home string, n Name) (found []Local) 
 	return found
 }
 
-// folder is a folder of another engine's models, with a function that finds one there.
+// folder is the model folder of another engine, with a function that finds a model in it.
 type folder struct {
 	engine, root string
 	look         func(folder, Name) []Local
@@ -58,7 +58,7 @@ func otherFolders(getenv func(string) string, home string) (list []folder) {
 	return list
 }
 
-// flat finds ORGANISATION_NAME_FILE.gguf, where slashes are replaced by underscores.
+// flat finds ORGANISATION_NAME_FILE.gguf; slashes in the name are replaced by underscores.
 func (f folder) flat(n Name) []Local {
 	prefix := strings.ReplaceAll(n.Repo, "/", "_") + "_"
 	entries, _ := os.ReadDir(f.root)
@@ -78,13 +78,13 @@ func (f folder) nested(n Name) []Local {
 	return f.quants(n, names, func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) })
 }
 
-// quants returns the models among files that n selects.
+// quants returns the GGUF models in a list of files that n selects; at returns the path of a file.
 func (f folder) quants(n Name, names []string, at func(name string) string) (found []Local) {
 	list := quantsOf(names, func(name string) int64 { return sizeOf(at(name)) })
 	if n.Quant != "" {
 		q, err := pick(n, list)
 		if err != nil {
-			return nil // it may be a file of another model
+			return nil // the blob may belong to another model
 		}
 		list = []Quant{q}
 	}

@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/filelock"
 )
 
-// mismatches is the number of times that contents may have the wrong hash before the download fails.
+// mismatches is the number of downloads of a file with a wrong hash after which the download fails.
 const mismatches = 2
 
 // fileURL returns the URL of a file of a commit.
@@ -28,7 +28,7 @@ func (p *Puller) fileURL(n Name, commit string, f File) string {
 	return p.endpoint + "/" + n.Repo + "/resolve/" + commit + "/" + strings.Join(parts, "/")
 }
 
-// text reads a small file, from the cache if the cache has it.
+// text returns the contents of a small file, from the cache or from the server.
 func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byte, error) {
 	if f.Size > maxText {
 		return nil, fmt.Errorf("%w: %s of %s has %d bytes, want at most %d", ErrServer, f.Path, n, f.Size, maxText)
@@ -51,14 +51,14 @@ func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byt
 	return text, nil
 }
 
-// has reports whether a complete blob is in the cache. It was named after it was hashed, so checking its size is
-// enough.
+// has reports whether a complete blob is in the cache. A blob gets its name only after its hash was verified, so
+// comparing the size is sufficient.
 func (c Cache) has(n Name, f File) bool {
 	info, err := os.Stat(c.blob(n, f.Hash))
 	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
 }
 
-// partial returns how many bytes of a blob an earlier download left.
+// partial returns the size of the incomplete blob of an earlier download, in bytes.
 func (c Cache) partial(n Name, f File) int64 {
 	info, err := os.Stat(c.blob(n, f.Hash) + incomplete)
 	if err != nil || info.Size() > f.Size {
@@ -67,12 +67,12 @@ func (c Cache) partial(n Name, f File) int64 {
 	return info.Size()
 }
 
-// incomplete is the suffix of the name of an incomplete blob.
+// incomplete is the suffix of the file name of an incomplete blob.
 const incomplete = ".incomplete"
 
-// fetch downloads one file into the cache. known holds its contents if they were already read.
+// fetch downloads one file into the cache. known holds its contents if they were already downloaded.
 func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (err error) {
-	if p.cache.has(d.Name, f) { // needs no lock, so that a read-only cache can be used
+	if p.cache.has(d.Name, f) { // without a lock, so that a read-only cache can be used
 		p.meter.add(f.Size)
 		return p.cache.link(d.Name, d.Commit, f)
 	}
@@ -83,10 +83,10 @@ func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (
 	})
 	switch {
 	case errors.Is(err, filelock.ErrNone):
-		// Two downloads must not write to one file, so this one uses a file that no other download continues.
+		// Two downloads must not write to one file, and files cannot be locked here, so this download uses a new file.
 		p.notice("%s: %v, so an interrupted download of it restarts from the beginning", f.Path, filelock.ErrNone)
 		part = temporaryName(at) + incomplete
-		defer os.Remove(part) // no effect if the file was renamed
+		defer os.Remove(part) // no effect after the file was renamed
 	case err != nil:
 		return err
 	default:
@@ -112,18 +112,18 @@ func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (
 	return p.cache.link(d.Name, d.Commit, f)
 }
 
-// transfer is the download of one file into its incomplete blob. It owns the file and the running hash.
+// transfer is the download of one file into its incomplete blob. Only one goroutine uses it.
 type transfer struct {
 	p    *Puller
 	d    *Download
 	f    File
 	file *os.File
 	sum  hash.Hash
-	done int64  // bytes in the file and in the hash
+	done int64  // bytes written to the file and to the hash
 	etag string // ETag of the response from which this process received bytes
 }
 
-// run downloads a file until it has exactly the listed contents; a partial file is continued by a later run.
+// run downloads a file and verifies its hash. After an error, a later run continues the partial file.
 func (t *transfer) run(ctx context.Context, path string, known []byte) (err error) {
 	if t.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -140,7 +140,7 @@ func (t *transfer) run(ctx context.Context, path string, known []byte) (err erro
 		if got == t.f.Hash {
 			break
 		}
-		// The part of an earlier run may be damaged, so the file is downloaded once more from its beginning.
+		// The part from an earlier run may be damaged, so download the whole file once more.
 		if err := t.restart(); err != nil {
 			return err
 		}
@@ -156,7 +156,8 @@ func (t *transfer) run(ctx context.Context, path string, known []byte) (err erro
 	return nil
 }
 
-// resume hashes the part that an earlier run left. A file that is longer than listed is restarted.
+// resume hashes the part of the file from an earlier run. If it is longer than the listed size, it restarts the
+// download.
 func (t *transfer) resume(known []byte) error {
 	if known != nil {
 		if err := t.restart(); err != nil {
@@ -177,7 +178,7 @@ func (t *transfer) resume(known []byte) error {
 	return nil
 }
 
-// restart empties the file.
+// restart truncates the file to zero bytes.
 func (t *transfer) restart() error {
 	if err := t.file.Truncate(0); err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -200,7 +201,7 @@ func (t *transfer) write(b []byte) error {
 	return nil
 }
 
-// attempt requests the rest of the file. It starts at the hub each time, because redirect addresses expire.
+// attempt requests the remaining bytes of the file from the hub, which redirects to an address that expires.
 func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	if t.done == t.f.Size {
 		return true, nil
@@ -217,7 +218,7 @@ func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	resp, err := t.p.send(watched, t.p.fileURL(t.d.Name, t.d.Commit, t.f), header)
 	if status := (*statusError)(nil); errors.As(err, &status) &&
 		status.status == http.StatusRequestedRangeNotSatisfiable && t.done > 0 {
-		// The server's file is shorter than the local part: one of them is wrong.
+		// The server's file is shorter than the local part, so one of them is wrong.
 		return false, errors.Join(&again{err: fmt.Errorf("%w: %w", ErrServer, err)}, t.restart())
 	}
 	if err != nil {
@@ -235,8 +236,7 @@ func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	return t.done > before, err
 }
 
-// accept compares the header of a response with the local part: the contents continue it, or restart from the
-// beginning.
+// accept checks the header of a response: its contents continue the local part, or the download restarts.
 func (t *transfer) accept(resp *http.Response) error {
 	etag := resp.Header.Get("ETag")
 	changed := t.etag != "" && etag != t.etag
@@ -254,12 +254,12 @@ func (t *transfer) accept(resp *http.Response) error {
 			ErrServer, t.done, resp.Header.Get("Content-Range"))}, t.restart())
 	}
 	if t.etag = etag; strings.HasPrefix(etag, "W/") {
-		t.etag = "" // a weak ETag does not identify single bytes
+		t.etag = "" // files with the same weak ETag may differ
 	}
 	return nil
 }
 
-// copy writes the received bytes, up to the listed size.
+// copy writes the response to the file, up to the listed size.
 func (t *transfer) copy(r io.Reader) error {
 	buf := make([]byte, 256<<10)
 	for {
@@ -276,7 +276,7 @@ func (t *transfer) copy(r io.Reader) error {
 		switch {
 		case t.done == t.f.Size && (err == nil || errors.Is(err, io.EOF)):
 			if err == nil {
-				continue // only the end of the file may follow
+				continue // all bytes were received; only the end may follow
 			}
 			return nil
 		case errors.Is(err, io.EOF):
@@ -288,7 +288,7 @@ func (t *transfer) copy(r io.Reader) error {
 	}
 }
 
-// rangeStart parses "bytes 5-9/10" with the listed size.
+// rangeStart parses a Content-Range such as "bytes 5-9/10", whose total must be the listed size.
 func rangeStart(text string, size int64) (start int64, ok bool) {
 	var end, total int64
 	if strings.HasSuffix(text, "/*") {

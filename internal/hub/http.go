@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// The timeouts and limits of one request.
+// Timeouts and limits of a request.
 const (
 	dialTimeout   = 20 * time.Second
 	headerTimeout = 60 * time.Second
-	// stallTimeout ends an attempt in which no more data arrives.
+	// stallTimeout is the maximum time without new data; after it the attempt fails.
 	stallTimeout = 60 * time.Second
 	maxRedirects = 5
 )
 
-// tries defines how a failed request is repeated.
+// tries states how often a failed request is repeated, and when.
 type tries struct {
-	most    int           // maximum number of consecutive attempts without a new byte
-	first   time.Duration // pause after the first failed attempt; it doubles after each further one
+	most    int           // maximum number of consecutive attempts without new data
+	first   time.Duration // pause after the first failed attempt; it doubles after each further attempt
 	longest time.Duration // maximum pause; if the server requests a longer one, the request fails
 	sleep   func(context.Context, time.Duration) error
 	notice  func(format string, args ...any) // called before every pause
@@ -47,7 +47,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// again is a failure after which the request may be repeated. after is the delay that the server requested, or 0.
+// again wraps the error of a request that may be repeated. after is the delay that the server requested, or 0.
 type again struct {
 	err   error
 	after time.Duration
@@ -59,7 +59,7 @@ func (a *again) Unwrap() error { return a.err }
 // statusError is an unexpected HTTP status.
 type statusError struct {
 	status int
-	code   string // value of the server's header X-Error-Code
+	code   string // value of the response header X-Error-Code
 	url    string
 }
 
@@ -67,13 +67,13 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s returned status %d %s", e.url, e.status, http.StatusText(e.status))
 }
 
-// unknownHost reports whether a name server reported that the host does not exist.
+// unknownHost reports whether DNS returned that the host does not exist.
 func unknownHost(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// repeat calls attempt until it succeeds, fails permanently, or fails too often without progress.
+// repeat calls attempt until it succeeds, fails permanently, or has failed too often without new data.
 func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err error)) error {
 	for failed := 0; ; {
 		progress, err := attempt()
@@ -98,7 +98,7 @@ func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err er
 				asUnavailable(a.err), a.after)
 		}
 		pause := min(t.first<<(failed-1), t.longest)
-		pause = max(pause/2+rand.N(pause/2+1), a.after) // random: parallel downloads retry at different times
+		pause = max(pause/2+rand.N(pause/2+1), a.after) // random, so that parallel downloads retry at different times
 		t.notice("%v; retrying in %v", a.err, pause.Round(100*time.Millisecond))
 		if err := t.sleep(ctx, pause); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err er
 	}
 }
 
-// asUnavailable returns the error of a request that is not repeated any more.
+// asUnavailable wraps the last error of a request, which is not repeated any more, in ErrUnavailable.
 func asUnavailable(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return err
@@ -114,8 +114,8 @@ func asUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// newClient makes the client of an endpoint. Connections are HTTP/1.1, so that parallel downloads have separate TCP
-// windows.
+// newClient returns the HTTP client for an endpoint. It uses HTTP/1.1, so that parallel downloads have separate
+// connections.
 func newClient(endpoint *url.URL, jobs int) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -127,13 +127,13 @@ func newClient(endpoint *url.URL, jobs int) *http.Client {
 			ResponseHeaderTimeout: headerTimeout,
 			IdleConnTimeout:       headerTimeout,
 			MaxIdleConnsPerHost:   jobs,
-			DisableCompression:    true, // sizes and ranges are those of the file itself
+			DisableCompression:    true, // sizes and ranges are those of the uncompressed file
 			Protocols:             &protocols,
 		},
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			r.Header.Del("Referer")
 			if !sameOrigin(r.URL, endpoint) {
-				r.Header.Del("Authorization") // net/http would send it to subdomains and other ports, too
+				r.Header.Del("Authorization") // net/http would also send it to subdomains and other ports
 			}
 			switch {
 			case len(via) > maxRedirects:
@@ -148,7 +148,8 @@ func newClient(endpoint *url.URL, jobs int) *http.Client {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
-// checkEndpoint refuses an address that is not a server, or to which a token would be sent unencrypted.
+// checkEndpoint returns an error for an address that is not a server's, and for http with a token, which would be sent
+// unencrypted.
 func checkEndpoint(text, token string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
@@ -164,7 +165,7 @@ func checkEndpoint(text, token string) (*url.URL, error) {
 	return u, nil
 }
 
-// send requests a URL. The caller closes the body of the response; after an error there is none.
+// send sends a GET request. If err is nil, the caller must close the body of the response.
 func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -182,7 +183,7 @@ func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http
 	case errors.Is(err, ErrServer):
 		return nil, err
 	case unknownHost(err):
-		// Repeating helps only if the name server reports a temporary failure.
+		// Only temporary failures of DNS are repeated.
 		return nil, fmt.Errorf("%w: %w; check the network, or set a mirror in HF_ENDPOINT", ErrUnavailable,
 			withoutQuery(err))
 	case err != nil:
@@ -201,11 +202,11 @@ func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http
 
 func failedStatus(resp *http.Response) error {
 	u := *resp.Request.URL
-	u.RawQuery, u.User = "", nil // messages must not contain the signature of a redirect's target
+	u.RawQuery, u.User = "", nil // a redirect's query contains a signature, which must not be printed
 	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), url: u.String()}
 }
 
-// withoutQuery removes the signature of a redirect's target from messages.
+// withoutQuery removes the query from the URL of an error, because it may contain a signature.
 func withoutQuery(err error) error {
 	var u *url.Error
 	if !errors.As(err, &u) {
@@ -215,13 +216,13 @@ func withoutQuery(err error) error {
 	return fmt.Errorf("%s: %w", at, u.Err)
 }
 
-// drop reads the rest of a short body, so that its connection can be reused.
+// drop reads the rest of a short body, so that the connection can be reused.
 func drop(resp *http.Response) error {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // an error only prevents the reuse of the connection
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // after an error the connection is not reused
 	return resp.Body.Close()
 }
 
-// retryAfter parses seconds or a date; 0 means neither.
+// retryAfter parses the header Retry-After, seconds or a date; it returns 0 for other text.
 func retryAfter(text string, now time.Time) time.Duration {
 	if s, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return max(0, time.Duration(s)*time.Second)
@@ -232,7 +233,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// get reads a whole response of at most the given number of bytes into memory.
+// get returns the whole body of a response of at most most bytes.
 func (p *Puller) get(ctx context.Context, at string, most int64) (body []byte, err error) {
 	err = p.tries.repeat(ctx, func() (bool, error) {
 		watched, watch := p.watch(ctx)
@@ -256,7 +257,7 @@ func (p *Puller) get(ctx context.Context, at string, most int64) (body []byte, e
 	return body, err
 }
 
-// watch ends an attempt that receives nothing for too long.
+// watch cancels an attempt that receives no data for too long.
 type watch struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
@@ -268,14 +269,14 @@ var errStalled = errors.New("no more data arrived")
 
 func (p *Puller) watch(ctx context.Context) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	// The header has its own timeout, which is longer than the one between two pieces.
+	// The timeout for the header is longer than that between two pieces of the body.
 	t := time.AfterFunc(headerTimeout+p.stall, func() { cancel(errStalled) })
 	return ctx, &watch{timer: t, cancel: cancel, ctx: ctx, every: p.stall}
 }
 
 func (w *watch) stop() { w.timer.Stop(); w.cancel(nil) }
 
-// cause distinguishes a stall from other failures.
+// cause returns errStalled if the attempt was cancelled because of a stall, otherwise err.
 func (w *watch) cause(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
 		return fmt.Errorf("%w for %v", errStalled, w.every)
@@ -283,7 +284,7 @@ func (w *watch) cause(err error) error {
 	return err
 }
 
-// watchedReader restarts the timer with every piece.
+// watchedReader restarts the timer whenever data arrives.
 type watchedReader struct {
 	r io.Reader
 	w *watch

@@ -16,29 +16,31 @@ import (
 type File struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
-	// Hash identifies the contents: their SHA-256 (64 digits), or git's blob hash, a SHA-1 with a header (40 digits).
+	// Hash is the hash of the contents: SHA-256 (64 digits) or git's blob hash, a SHA-1 of a header and the contents
+	// (40 digits).
 	Hash string `json:"hash"`
 }
 
 const (
 	configName = "config.json"
-	// maxListing limits the list of a model's files, maxText the files that are read before the download.
+	// maxListing is the maximum size of the list of a model's files, maxText that of a file that is read before the
+	// download, in bytes.
 	maxListing, maxText = 64 << 20, 256 << 20
-	// maxFile is larger than any real file. It is small enough that the sums of sizes fit in an int64.
+	// maxFile is the maximum size of a file in bytes, small enough that sums of sizes fit in an int64.
 	maxFile = 1 << 46
-	// maxFiles is larger than the number of files in any real model.
+	// maxFiles is the maximum number of files of a model.
 	maxFiles = 100_000
 )
 
-// textFiles lists the files that the engine reads in addition to weights. Only the first is required.
+// textFiles lists the files that the engine reads in addition to weights. Only config.json is required.
 var textFiles = []string{configName, "generation_config.json", "tokenizer.json", "tiktoken.model",
 	"tokenizer_config.json", "chat_template.jinja", quantName, "quantize_config.json"}
 
-// quantName is the file in which releases by modelopt state the format of their weights; it is read before a download.
+// quantName is the file with the weight format of releases made with NVIDIA's modelopt. It is read before a download.
 const quantName = "hf_quant_config.json"
 
-// isEncoder reports whether a file is the Python file with which a release renders prompts. It is read as text, because
-// names in it distinguish releases, and never run.
+// isEncoder reports whether a file is the Python file with which a release renders prompts. It is never run, only
+// searched for names that distinguish releases.
 func isEncoder(name string) bool {
 	rest, ok := strings.CutPrefix(name, "encoding/")
 	return ok && strings.HasSuffix(rest, ".py") && !strings.Contains(rest, "/")
@@ -48,7 +50,7 @@ func isEncoder(name string) bool {
 type listing struct {
 	commit       string
 	files        map[string]File
-	architecture string // architecture of the GGUF files, if the server has read it
+	architecture string // architecture of the GGUF files, if the server reports it
 }
 
 // list requests the commit of a revision and its files.
@@ -93,7 +95,7 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 		if s.LFS != nil {
 			f.Size, f.Hash = s.LFS.Size, s.LFS.SHA256
 		}
-		// A path that leads outside the folder is never accidental, so the whole list is refused.
+		// A path outside the folder is not accidental, so the whole list is refused.
 		if !safePath(f.Path) {
 			return nil, fmt.Errorf("%w: %s lists a file named %.200q, which leads out of the model's folder", ErrServer,
 				n, f.Path)
@@ -106,7 +108,7 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 	return l, nil
 }
 
-// choose selects the files that the engine reads, and returns the contents of those that it had to read for this.
+// choose returns the files to download, and the contents of the files that it has read to select them, by hash.
 func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, texts map[string][]byte, err error) {
 	names := slices.Sorted(maps.Keys(l.files))
 	if _, ok := l.files[configName]; !ok {
@@ -124,7 +126,7 @@ func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, 
 	}
 	for _, name := range []string{configName, quantName} {
 		if _, ok := l.files[name]; !ok {
-			continue // of these files, only quantName may be missing
+			continue // all of these files except quantName are required or absent
 		}
 		if _, err := read(name); err != nil {
 			return nil, nil, err
@@ -150,8 +152,8 @@ func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, 
 	return files, texts, nil
 }
 
-// chooseQuant selects the files of the GGUF model that a name refers to. Without a quant, a repository with weights in
-// safetensors files is not a GGUF model, and if there are several models, none is selected.
+// chooseQuant selects the files of the GGUF model that a name refers to. If the name has no quant, it selects none if
+// the repository has safetensors files or several GGUF models.
 func (l *listing) chooseQuant(n Name) (list []Quant, files []File, err error) {
 	names := slices.Collect(maps.Keys(l.files))
 	list = quantsOf(names, func(name string) int64 { return l.files[name].Size })
@@ -176,7 +178,7 @@ func (l *listing) chooseQuant(n Name) (list []Quant, files []File, err error) {
 	return []Quant{q}, files, nil
 }
 
-// file returns a listed file with a valid size and hash.
+// file returns a listed file after checking its size and hash.
 func (l *listing) file(n Name, name string) (File, error) {
 	f, ok := l.files[name]
 	switch {
@@ -191,7 +193,7 @@ func (l *listing) file(n Name, name string) (File, error) {
 	return f, nil
 }
 
-// otherFormats describes weights in unsupported formats.
+// otherFormats returns the names of unsupported weight formats among the files, for an error.
 func otherFormats(names []string) string {
 	has := func(suffix string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// lockPause is the interval at which a lock of another process is retried.
+// lockPause is the interval at which taking a lock is retried.
 const lockPause = 200 * time.Millisecond
 
-// locker takes a lock on an open file, if no other process has it.
+// locker locks an open file; taken is false if another process has the lock.
 type locker func(f *os.File) (taken bool, err error)
 
-// take takes the same lock for a blob as Hugging Face's tools, and waits while another process has it. The system
-// releases it when a process ends, also after a crash. The file itself is kept, because after deleting it two processes
-// could lock two files of the same name.
+// take locks a blob, and waits while another process, such as Hugging Face's tools, has the lock. The system releases
+// the lock if a process ends. The lock file is not deleted, because otherwise two processes could lock two files of the
+// same name.
 func (try locker) take(ctx context.Context, path string, waiting func()) (unlock func() error, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("hub: %w", err)

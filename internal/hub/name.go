@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// defaultRevision is the branch of a name without a revision.
+// defaultRevision is the branch that is used if a name has no revision.
 const defaultRevision = "main"
 
-// Name is a model on a hub: organisation, name and revision, and optionally one of its GGUF files.
+// Name is the name of a model on a hub: organisation, name and revision, and optionally one of its GGUF models.
 type Name struct {
 	Repo     string // organisation and name, such as "deepseek-ai/DeepSeek-V3.2"
 	Revision string // branch, tag or commit; "main" if none was given
 	Quant    string // name of a [Quant], such as "UD-Q2_K_XL"; empty if none was given
 }
 
-// A part of a name begins with a letter or a digit, so that it cannot be an option or a hidden or parent folder.
+// Each part of a name must begin with a letter or a digit, so that it cannot be an option, a hidden folder or a parent
+// folder.
 var (
 	repoForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
 	quantForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
@@ -28,7 +29,7 @@ var (
 func ParseName(text string) (Name, error) {
 	named, revision, given := strings.Cut(text, "@")
 	repo, quant, chosen := strings.Cut(named, ":")
-	// Two hyphens separate the parts in a folder's name, so a name that contains them would be ambiguous.
+	// Two hyphens separate the parts in the name of a cache folder, so names must not contain them.
 	if !repoForm.MatchString(repo) || strings.Contains(repo, "..") || strings.Contains(repo, "--") {
 		return Name{}, fmt.Errorf("%w: %.200q; want organisation/name, such as deepseek-ai/DeepSeek-V3.2, and "+
 			"optionally @ with a branch, a tag or a commit", ErrName, text)
@@ -47,7 +48,7 @@ func ParseName(text string) (Name, error) {
 	return Name{Repo: repo, Revision: revision, Quant: quant}, nil
 }
 
-// String returns the name as it was given.
+// String returns the name as the user typed it.
 func (n Name) String() string {
 	text := n.Repo
 	if n.Quant != "" {
@@ -59,13 +60,13 @@ func (n Name) String() string {
 	return text
 }
 
-// isCommit reports whether the revision is a commit itself.
+// isCommit reports whether the revision is a commit hash.
 func (n Name) isCommit() bool { return commitForm.MatchString(n.Revision) }
 
-// folder returns the name of the model's folder in a cache.
+// folder returns the name of the model's folder in the cache.
 func (n Name) folder() string { return "models--" + strings.ReplaceAll(n.Repo, "/", "--") }
 
-// safePath reports whether a path from the server stays below the folder it is joined to, on every system.
+// safePath reports whether a path from the server is relative and stays inside its folder, on every operating system.
 func safePath(path string) bool {
 	if path == "" || !filepath.IsLocal(path) || strings.ContainsAny(path, `\:`) {
 		return false

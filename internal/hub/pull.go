@@ -14,7 +14,7 @@ import (
 	"sparrow/weight"
 )
 
-// DefaultEndpoint is the default hub, DefaultJobs the number of parallel downloads.
+// DefaultEndpoint is the default hub, DefaultJobs the default number of parallel downloads.
 const (
 	DefaultEndpoint = "https://huggingface.co"
 	DefaultJobs     = 8
@@ -26,19 +26,18 @@ type Options struct {
 	Cache    Cache
 	Endpoint string // address of the hub; empty means DefaultEndpoint
 	Token    string // access token, sent only to the endpoint; empty for none
-	Jobs     int    // files that are downloaded at the same time; 0 means DefaultJobs
-	Version  string // version of this program, for the User-Agent
-	// Progress is called as bytes arrive, never by two goroutines at the same time; done includes bytes that existed
-	// before.
+	Jobs     int    // maximum number of parallel downloads; 0 means DefaultJobs
+	Version  string // version of this program, for the header User-Agent
+	// Progress is called as bytes arrive; calls do not overlap. done includes bytes that were already in the cache.
 	Progress func(done, total int64)
-	// Notice is called with messages for the user while a download continues, never by two goroutines at the same time.
+	// Notice is called with messages for the user during a download; calls do not overlap.
 	Notice func(text string)
 }
 
 // Puller downloads models into a cache.
 type Puller struct {
 	cache    Cache
-	endpoint string // address without a slash at its end
+	endpoint string // address without a trailing slash
 	token    string
 	version  string
 	jobs     int
@@ -51,7 +50,7 @@ type Puller struct {
 	onNotice func(string)
 }
 
-// New prepares downloads; it sends nothing.
+// New returns a Puller. It sends no request.
 func New(o Options) (*Puller, error) {
 	if o.Endpoint == "" {
 		o.Endpoint = DefaultEndpoint
@@ -73,27 +72,27 @@ func New(o Options) (*Puller, error) {
 	return p, nil
 }
 
-// Download lists the files to download for one model.
+// Download is the list of a model's files, before they are downloaded.
 type Download struct {
 	Name   Name
 	Commit string
 	Files  []File
-	// Bytes is the size of all files, Missing the part of it that must be downloaded.
+	// Bytes is the size of all files; Missing is the number of bytes that are not in the cache.
 	Bytes, Missing int64
-	// Config is the text of config.json; Quant is the text of hf_quant_config.json, nil without it.
+	// Config is the text of config.json, Quant that of hf_quant_config.json or nil.
 	Config, Quant []byte
 	// Tensors lists the names of the tensors, if the model has an index.
 	Tensors []string
-	// Quants lists all GGUF models of the repository if none was selected, else the selected one; nil for safetensors.
-	// Without a selection there are no Files.
+	// Quants contains the selected GGUF model or, if none was selected, all GGUF models of the repository; Files is
+	// then empty. It is nil for safetensors.
 	Quants []Quant
 	// Architecture is the architecture of the GGUF files, if the server reports it.
 	Architecture string
-	// texts holds contents that were already read, by hash.
+	// texts holds the contents of files that were already downloaded, by hash.
 	texts map[string][]byte
 }
 
-// Dir returns the folder that [Puller.Pull] makes, or the first GGUF file in it.
+// Dir returns the path that [Puller.Pull] will return: the model's folder, or its first GGUF file.
 func (p *Puller) Dir(d *Download) string {
 	dir := p.cache.snapshot(d.Name, d.Commit)
 	if len(d.Quants) == 1 {
@@ -103,7 +102,7 @@ func (p *Puller) Dir(d *Download) string {
 }
 
 // Plan requests the list of files of a model, selects those that the engine reads and compares them with the cache. It
-// writes nothing.
+// does not write to the cache.
 func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	l, err := p.list(ctx, n)
 	if err != nil {
@@ -133,8 +132,8 @@ func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	return d, nil
 }
 
-// Pull downloads the missing files, several at a time, and returns the model's folder or GGUF file. Bytes that arrived
-// before a failure are kept, and a later call continues there. The first failure ends the other downloads.
+// Pull downloads the missing files, several at a time, and returns the model's folder or GGUF file. If a download
+// fails, the others are cancelled. Received bytes are kept, and a later call continues after them.
 func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) {
 	p.meter.start(d.Bytes)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -145,7 +144,7 @@ func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) 
 		workers.Go(func() {
 			for f := range todo {
 				if err := p.fetch(ctx, d, f, d.texts[f.Hash]); err != nil {
-					cancel(err) // only the first error is kept
+					cancel(err) // later errors are ignored
 					return
 				}
 			}
@@ -170,7 +169,7 @@ feed:
 	return p.Dir(d), nil
 }
 
-// explain converts a status to advice for the user.
+// explain adds advice for the user to the error of a request.
 func (p *Puller) explain(n Name, err error) error {
 	var s *statusError
 	if !errors.As(err, &s) {
@@ -203,7 +202,7 @@ func (p *Puller) notice(format string, args ...any) {
 	p.onNotice(fmt.Sprintf(format, args...))
 }
 
-// meter sums the progress of all downloads.
+// meter adds up the progress of parallel downloads.
 type meter struct {
 	mu          sync.Mutex
 	done, total int64

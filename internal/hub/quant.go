@@ -12,28 +12,29 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Quant is one GGUF model of a repository, which contains the same model in several sizes: one file, or all its splits.
+// Quant is one GGUF model of a repository: a file, or all its splits. A repository contains several of different size.
 type Quant struct {
-	// Name is the text after the colon: "UD-Q2_K_XL", or the file's name if it has no such part.
+	// Name is the part of the file name with the quantization type, such as "UD-Q2_K_XL", or else the whole file name.
 	Name  string   `json:"name"`
 	Bytes int64    `json:"bytes"`
-	Files []string `json:"files"` // paths in the repository, in the order of the splits
+	Files []string `json:"files"` // paths in the repository, in order of the splits
 
-	stem  string // path without number and extension: "UD-Q2_K_XL/GLM-5.2-UD-Q2_K_XL"
-	parts int    // number of files according to their names
+	stem  string // path without split number and extension: "UD-Q2_K_XL/GLM-5.2-UD-Q2_K_XL"
+	parts int    // number of splits according to the file names
 }
 
 var (
-	// quantEnd matches the part of a file's name with its quantization type: "GLM-5.2-UD-IQ2_M", "tiny.Q4_K_M", "BF16".
+	// quantEnd matches the quantization type at the end of a file name without extension: "GLM-5.2-UD-IQ2_M",
+	// "tiny.Q4_K_M", "BF16".
 	quantEnd = regexp.MustCompile(`(?i)(?:^|[-.])((?:UD-)?(?:I?Q|TQ)[0-9]+(?:_[0-9A-Z]+)*|` +
 		`BF16|F16|F32|(?:MX|NV)FP4(?:_[0-9A-Z]+)*)$`)
 	partForm = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.gguf$`)
-	// notModels matches GGUF files in the same folder that are not models: image encoders, activation statistics and
-	// draft heads.
+	// notModels matches the names of GGUF files that are not models: image encoders, activation statistics and draft
+	// heads.
 	notModels = regexp.MustCompile(`(?i)mmproj|imatrix|^(mtp|dspark|eagle3|dflash)-|-mtp-`)
 )
 
-// quantsOf groups the GGUF files among the files of a repository.
+// quantsOf returns the GGUF models in a list of files; size returns the size of a file.
 func quantsOf(names []string, size func(name string) int64) []Quant {
 	names = slices.Sorted(slices.Values(names))
 	var list []Quant
@@ -57,7 +58,7 @@ func quantsOf(names []string, size func(name string) int64) []Quant {
 	for _, q := range list {
 		count[strings.ToLower(q.Name)]++
 	}
-	for i, q := range list { // if two models share a name, it is replaced by the path
+	for i, q := range list { // models with equal names are named by their paths
 		if count[strings.ToLower(q.Name)] > 1 {
 			list[i].Name = q.stem
 		}
@@ -66,7 +67,7 @@ func quantsOf(names []string, size func(name string) int64) []Quant {
 	return list
 }
 
-// quantLabel returns the part of a path with the quantization type, or the file's whole name without extension.
+// quantLabel returns the part of a path with the quantization type, or else the file name without extension.
 func quantLabel(stem string) string {
 	for _, part := range []string{path.Base(stem), path.Base(path.Dir(stem))} {
 		if m := quantEnd.FindStringSubmatch(part); m != nil {
@@ -76,8 +77,8 @@ func quantLabel(stem string) string {
 	return path.Base(stem)
 }
 
-// pick returns the quant that a name selects: the one with that name, path or file, or else the only one that contains
-// the word between hyphens or dots, ignoring case. Without a name it returns the only quant.
+// pick returns the quant that n.Quant selects, ignoring case: the one with this name, path or file, or else the only
+// one that contains it between hyphens or dots. If n.Quant is empty, it returns the only quant.
 func pick(n Name, list []Quant) (Quant, error) {
 	word := regexp.MustCompile(`(?i)(?:^|[-./])` + regexp.QuoteMeta(n.Quant) + `(?:[-./]|$)`)
 	for _, means := range []func(Quant) bool{
@@ -108,7 +109,7 @@ func pick(n Name, list []Quant) (Quant, error) {
 	return Quant{}, fmt.Errorf("%w: %s is not among %s", ErrQuant, n, QuantNames(list))
 }
 
-// QuantNames returns the names of quants for a message.
+// QuantNames returns the names of quants as text for messages.
 func QuantNames(list []Quant) string {
 	var names []string
 	for _, q := range list {

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// attr evaluates object.name: a method or attribute of the object's type, or else a key.
+// attr evaluates object.name: a method or attribute of the object or, without one, the item with the key name.
 func (in *interp) attr(object Value, name string) Value {
 	switch o := object.(type) {
 	case Undefined:
@@ -43,7 +43,7 @@ func (in *interp) attr(object Value, name string) Value {
 	return Undefined{"attribute '" + name + "' of " + typeName(object)}
 }
 
-// item evaluates object[key]: a key or index, or else a method or attribute.
+// item evaluates object[key]: the item at a key or index or, without one, a method or attribute.
 func (in *interp) item(object, key Value) Value {
 	in.touch(object, key)
 	switch o := object.(type) {
@@ -106,12 +106,12 @@ func sequence(v Value) ([]Value, bool) {
 	return nil, false
 }
 
-// iterate is sequence that also counts memory. The items must not be changed.
+// iterate is sequence, with its memory counted. The caller must not change the items.
 func (in *interp) iterate(v Value) []Value {
 	if t, ok := asText(v); ok {
 		each := 2
 		if len(t.Spans()) > 0 {
-			each = 6 // values per byte of a text with marks
+			each = 6 // values per byte of a marked text
 		}
 		in.charge(valueBytes * each * len(t.String()))
 	}
@@ -149,7 +149,7 @@ func (in *interp) evalSlice(e *sliceExpr, s *scope) Value {
 	return Undefined{"slice of " + typeName(object)}
 }
 
-// cut returns the items start, start+step, ... before stop, with Python's rules for missing and negative bounds.
+// cut returns the items start, start+step, ... before stop, with Python's rules for missing (nil) and negative bounds.
 func cut(items []Value, bounds [3]*int64) []Value {
 	n := int64(len(items))
 	step := int64(1)
@@ -176,7 +176,7 @@ func cut(items []Value, bounds [3]*int64) []Value {
 	if step < 0 {
 		start, stop = clamp(bounds[0], n-1, -1, n-1), clamp(bounds[1], -1, -1, n-1)
 	}
-	step = min(max(step, -n-1), n+1) // larger steps also leave the list, and could overflow
+	step = min(max(step, -n-1), n+1) // a larger step has the same result, but could overflow
 	var out []Value
 	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		out = append(out, items[i])

@@ -147,7 +147,7 @@ func intArithmetic(op string, a, b int64) Value {
 			panic(overflow(op, a, b))
 		}
 		q, r := a/b, a%b
-		if r != 0 && (r < 0) != (b < 0) { // Python rounds towards minus infinity
+		if r != 0 && (r < 0) != (b < 0) { // Python rounds quotients towards minus infinity
 			q, r = q-1, r+b
 		}
 		if op == "//" {
@@ -169,7 +169,7 @@ func intPower(a, b int64) Value {
 		panic(overflow("**", a, b))
 	}
 	if a == 0 || a == 1 || a == -1 {
-		b = min(b, 2+b%2) // the power depends only on whether b is zero, and whether it is odd
+		b = min(b, 2+b%2) // for these bases the power depends only on whether b is 0, and whether it is odd
 	}
 	result := Value(int64(1))
 	for range b {

@@ -1,6 +1,6 @@
 package jinja
 
-// expr is an expression. Every node stores its position, for error messages.
+// expr is an expression. place returns its position in the source, for error messages.
 type expr interface{ place() pos }
 
 type node struct{ at pos }
@@ -27,7 +27,7 @@ type (
 	}
 	condExpr struct {
 		node
-		test, yes, no expr // condition and two results; no may be nil
+		test, yes, no expr // condition and the two results; no may be nil
 	}
 	binaryExpr struct {
 		node
@@ -70,7 +70,7 @@ type (
 	}
 	filterExpr struct {
 		node
-		operand expr // operand; nil inside a filter block, where it is the block's text
+		operand expr // nil if the filter is applied to the text of a block
 		name    string
 		args    arguments
 	}
@@ -85,13 +85,13 @@ type (
 // arguments holds the arguments of a call, a filter or a test.
 type arguments struct {
 	positional []expr
-	names      []string // names of keyword arguments, in the order of named
+	names      []string // names of the keyword arguments in named
 	named      []expr
 	star       expr // operand of *args, or nil
 	starStar   expr // operand of **kwargs, or nil
 }
 
-// stmt is a statement.
+// stmt is a statement. place returns its position in the source.
 type stmt interface{ place() pos }
 
 type (
@@ -113,7 +113,7 @@ type (
 		node
 		targets targets
 		iter    expr
-		filter  expr // condition of the loop, or nil
+		filter  expr // condition for items, or nil
 		body    []stmt
 		other   []stmt
 	}
@@ -125,7 +125,7 @@ type (
 	setBlockStmt struct {
 		node
 		target target
-		filter expr // chain of filterExpr with a nil operand at its root, or nil
+		filter expr // chain of filterExpr whose innermost operand is nil; nil without filters
 		body   []stmt
 	}
 	withStmt struct {
@@ -148,7 +148,7 @@ type (
 		caller *macroDef
 		call   *callExpr
 	}
-	groupStmt struct { // tag that has no effect on its body, such as generation
+	groupStmt struct { // tag without effect on its body, such as generation
 		node
 		body []stmt
 	}
@@ -156,14 +156,14 @@ type (
 	continueStmt struct{ node }
 )
 
-// target is the destination of a set statement: a variable, or an attribute of a namespace.
+// target is what a set statement assigns to: a variable, or an attribute of a namespace.
 type target struct {
 	at   pos
 	name string
 	attr string
 }
 
-// targets holds the destinations of a value: one target, or several for its items.
+// targets holds one target for a value, or several for the items of the value.
 type targets struct {
 	list   []target
 	unpack bool
@@ -173,8 +173,8 @@ type targets struct {
 type macroDef struct {
 	name     string
 	params   []string
-	defaults []expr // defaults of the last len(defaults) params
+	defaults []expr // default values of the last len(defaults) params
 	body     []stmt
-	varargs  bool // whether the body reads varargs, so that further positional arguments are accepted
-	kwargs   bool // whether the body reads kwargs
+	varargs  bool // whether the body uses varargs, so that further positional arguments are accepted
+	kwargs   bool // whether the body uses kwargs, so that further keyword arguments are accepted
 }

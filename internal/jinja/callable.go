@@ -7,11 +7,11 @@ type callable interface {
 	call(in *interp, args *callArgs) Value
 }
 
-// callArgs holds evaluated arguments.
+// callArgs holds the evaluated arguments of a call.
 type callArgs struct {
-	fn    string // name of the callee, for error messages
+	fn    string // name of the called function, for error messages
 	pos   []Value
-	names []string // names of keyword arguments, in the order of vals
+	names []string // names of the keyword arguments in vals
 	vals  []Value
 }
 
@@ -19,10 +19,10 @@ func (a *callArgs) set(name string, v Value) {
 	a.names, a.vals = append(a.names, name), append(a.vals, v)
 }
 
-// absent marks a parameter that was not passed.
+// absent is the value of a parameter for which no argument was passed.
 type absent struct{}
 
-// bind returns the arguments in the order of params; those that were not passed are absent.
+// bind returns the arguments in the order of params; absent stands for arguments that were not passed.
 func (a *callArgs) bind(params ...string) []Value {
 	if len(a.pos) > len(params) {
 		panic(runtimef("%s takes at most %d arguments, not %d", a.fn, len(params), len(a.pos)))
@@ -50,13 +50,13 @@ func isAbsent(v Value) bool {
 	return ok
 }
 
-// given reports whether an argument was passed and is not none.
+// given reports whether an argument was passed and is not None.
 func given(v Value) bool { return v != nil && !isAbsent(v) }
 
 // flag reports whether an argument was passed and is true.
 func flag(v Value) bool { return given(v) && truth(v) }
 
-// orElse returns an argument, or another value if it was not passed.
+// orElse returns v, or other if v is absent.
 func orElse(v, other Value) Value {
 	if isAbsent(v) {
 		return other
@@ -83,7 +83,7 @@ func intArg(v Value) int64 {
 	return i
 }
 
-// function is a callable written in Go.
+// function is a callable implemented in Go.
 type function struct {
 	name string
 	fn   func(in *interp, args *callArgs) Value
@@ -94,13 +94,13 @@ func (f *function) call(in *interp, args *callArgs) Value {
 	return f.fn(in, args)
 }
 
-// macro is a macro with the scope it was defined in.
+// macro is a macro with the scope in which it was defined.
 type macro struct {
 	def   *macroDef
 	scope *scope
 }
 
-// call runs the body in a new scope inside the macro's own, and returns its output.
+// call runs the body in a new scope inside the macro's scope, and returns its output.
 func (m *macro) call(in *interp, args *callArgs) Value {
 	s := m.scope.child()
 	def := m.def
@@ -147,7 +147,7 @@ func (m *macro) call(in *interp, args *callArgs) Value {
 	return in.capture(def.body, s)
 }
 
-// call calls a value.
+// call evaluates a call of callee, which must be a callable.
 func (in *interp) call(callee Value, args *callArgs) Value {
 	outer := in.enter(in.at)
 	f, ok := callee.(callable)

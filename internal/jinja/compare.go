@@ -2,8 +2,8 @@ package jinja
 
 import "strings"
 
-// equal implements Python's ==. Nested lists that share items can be exponentially large, so the visited values count
-// as steps.
+// equal implements Python's ==. Every visited value counts as a step, because nested lists with shared items can be
+// exponentially large.
 func (in *interp) equal(a, b Value) bool { return in.equalDepth(a, b, 0) }
 
 func (in *interp) equalDepth(a, b Value, depth int) bool {

@@ -4,14 +4,15 @@
 // settings that Hugging Face uses: trim_blocks and lstrip_blocks on, no HTML escaping, tojson as Python's json.dumps
 // with non-ASCII kept, and the loop controls break and continue. Maps keep the order of their keys.
 //
-// Templates come with checkpoints and are not trusted: parsing and rendering stop with an error at fixed limits of
-// depth, steps, memory and output, and never read files, the environment or the clock (the caller passes one in).
+// Templates come with checkpoints and are not trusted: parsing and rendering fail at fixed limits of depth, steps,
+// memory and output. They never read files, the environment or the clock; the caller passes a clock.
 //
-// Text of the request can be marked ([Mark]). Templates cannot distinguish it; the rendered text records which of its
-// bytes were marked, through every filter, method and operator.
+// Text of the request can be marked ([Mark]). Marks have no effect on the template, but every filter, method and
+// operator preserves them, so that the marked bytes of the rendered text are known.
 //
-// Values are immutable, as in the sandbox of Hugging Face: lists have no append, mappings no update. Loops collect
-// values in a namespace.
+// As in Hugging Face's sandbox, values are immutable: lists have no append, mappings no update. Templates collect
+// values of loops in a namespace.
 //
-// Not supported, and rejected by name: template inheritance, imports, includes, recursive loops and the do statement.
+// Not supported, and refused by an error that names them: template inheritance, imports, includes, recursive loops and
+// the do statement.
 package jinja

@@ -12,9 +12,9 @@ var (
 	ErrUnsupported = errors.New("unsupported")
 	// ErrRuntime means that an expression cannot be evaluated.
 	ErrRuntime = errors.New("runtime error")
-	// ErrRaised means that the template itself called raise_exception.
+	// ErrRaised means that the template called raise_exception.
 	ErrRaised = errors.New("raised by the template")
-	// ErrLimit means that a template exceeded its limits.
+	// ErrLimit means that a template exceeded one of its [Limits].
 	ErrLimit = errors.New("limit exceeded")
 	// ErrJSON means that ParseJSON got invalid JSON.
 	ErrJSON = errors.New("invalid JSON")
@@ -22,7 +22,7 @@ var (
 
 // Error is a failure at a position in the template.
 type Error struct {
-	Line, Column int // both from 1; the column counts characters
+	Line, Column int // from 1; the column is counted in characters
 	Err          error
 }
 
@@ -31,13 +31,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d, column %d: %v", e.Line, e.Column, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// pos is a byte offset in the template's source; Template converts it to a line and a column.
+// pos is a byte offset in the template's source; error messages convert it to a line and a column.
 type pos int
 
-// fault is an error with a position, before the source text is added.
+// fault is an error with its position in the source.
 type fault struct {
 	at  pos
 	err error
@@ -59,14 +59,14 @@ func limitf(format string, args ...any) error {
 }
 
 // failure is the panic value of an evaluation that cannot continue; rescue converts it to an error where the evaluation
-// began. Expressions are evaluated deep inside others, and no level in between can handle a failure.
+// began. A panic is used because evaluation is deeply recursive and only its start handles errors.
 type failure struct{ err error }
 
 func runtimef(format string, args ...any) failure {
 	return failure{fmt.Errorf("%w: %s", ErrRuntime, fmt.Sprintf(format, args...))}
 }
 
-// rescue stores the failure that ended an evaluation; other panics continue. It is deferred.
+// rescue, when deferred, recovers from a failure and stores its error; other panics are not recovered.
 func rescue(err *error) {
 	switch r := recover().(type) {
 	case nil:

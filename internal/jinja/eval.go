@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// eval computes an expression.
+// eval returns the value of an expression.
 func (in *interp) eval(e expr, s *scope) Value {
 	outer := in.enter(e.place())
 	v := in.evalNode(e, s)
@@ -92,8 +92,8 @@ func (in *interp) evalCond(e *condExpr, s *scope) Value {
 	return in.eval(e.no, s)
 }
 
-// evalBinary computes and, or and arithmetic. The left operand of a long chain is reached by a loop, not by recursion,
-// so that joining many strings with + does not count as nesting.
+// evalBinary evaluates and, or and arithmetic. Left operands are evaluated in a loop, not by recursion, so that a long
+// chain of + does not count as nesting.
 func (in *interp) evalBinary(e *binaryExpr, s *scope) Value {
 	var chain []*binaryExpr
 	var left expr = e
@@ -149,7 +149,8 @@ func (in *interp) evalUnary(e *unaryExpr, s *scope) Value {
 	return -f
 }
 
-// evalCompare computes a chain: a < b < c compares each pair and stops at the first comparison that is false.
+// evalCompare evaluates a chain of comparisons: a < b < c compares each pair and stops at the first comparison that is
+// false.
 func (in *interp) evalCompare(e *compareExpr, s *scope) Value {
 	left := in.eval(e.first, s)
 	for i, op := range e.ops {
@@ -191,7 +192,7 @@ func (in *interp) evalTest(e *testExpr, s *scope) Value {
 	return in.test(e.name, operand, args.pos)
 }
 
-// filterChain applies the filters of a block to its text: the chain's innermost operand is nil.
+// filterChain applies the filters of a block to its text, which replaces the nil operand of the innermost filter.
 func (in *interp) filterChain(e expr, text Value, s *scope) Value {
 	f, ok := e.(*filterExpr)
 	if !ok {

@@ -2,7 +2,7 @@ package jinja
 
 import "sparrow/internal/mark"
 
-// signal is the way in which a list of statements ended.
+// signal states how a list of statements ended: at its end, or by break or continue.
 type signal int
 
 const (
@@ -50,7 +50,7 @@ func (in *interp) exec(st stmt, s *scope) signal {
 	case *macroStmt:
 		s.set(st.macro.name, &macro{def: st.macro, scope: s})
 	case *callStmt:
-		// The body of the block is the macro's caller().
+		// The body of the block becomes the macro's caller().
 		callee := in.eval(st.call.callee, s)
 		args := in.evalArgs(st.call.args, s)
 		args.set("caller", &macro{def: st.caller, scope: s})
@@ -97,7 +97,7 @@ func (in *interp) execFor(st *forStmt, s *scope) {
 	}
 }
 
-// filterItems keeps the items for which the loop's condition holds.
+// filterItems returns the items for which the condition of the loop is true.
 func (in *interp) filterItems(st *forStmt, items []Value, s *scope) []Value {
 	var kept []Value
 	for _, item := range items {

@@ -9,10 +9,10 @@ import (
 	"sparrow/internal/mark"
 )
 
-// filterFunc computes "operand | name(args)".
+// filterFunc evaluates "operand | name(args)".
 type filterFunc = methodFunc[Value]
 
-// filterTable holds the filters by name. init fills it, because some filters apply others.
+// filterTable maps names to filters. init fills it, because some filters use the table.
 var filterTable map[string]filterFunc
 
 func init() {
@@ -70,12 +70,12 @@ func (in *interp) filter(name string, v Value, a *callArgs) Value {
 	return f(in, v, a)
 }
 
-// ofText applies a string method to the text of any value.
+// ofText returns a filter that applies a string method to the text of a value.
 func ofText(method string) filterFunc {
 	return func(in *interp, v Value, a *callArgs) Value { return stringMethods[method](in, in.printed(v), a) }
 }
 
-// stringFilter prints a value.
+// stringFilter converts a value to text.
 func stringFilter(in *interp, v Value, _ []Value) Value {
 	return in.newText(text(v))
 }
@@ -86,7 +86,7 @@ func escapeFilter(in *interp, v Value, _ []Value) Value {
 
 var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
-// titleFilter starts each word with a capital; words end at spaces, hyphens and opening brackets.
+// titleFilter capitalises each word; words end at spaces, hyphens and opening brackets.
 func titleFilter(in *interp, v Value, _ []Value) Value {
 	return in.newText(rewrite(text(v), func(s string) string {
 		var b strings.Builder
@@ -195,7 +195,7 @@ func intFilter(_ *interp, v Value, args []Value) Value {
 	return other
 }
 
-// trimBase removes the prefix that Python allows before numbers of that base.
+// trimBase removes the prefix of the given base, as Python's int() does: 0x, 0o or 0b.
 func trimBase(text string, base int64) string {
 	return strings.TrimPrefix(strings.ToLower(text), map[int64]string{16: "0x", 8: "0o", 2: "0b"}[base])
 }

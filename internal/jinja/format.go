@@ -50,7 +50,7 @@ func (in *interp) percentFormat(pattern mark.Text, value Value) Value {
 	return in.newText(b.Text())
 }
 
-// convert prints one value; flags is "%" with flags, width and precision.
+// convert formats one value with a conversion; flags is "%" with flags, width and precision.
 func convert(flags string, verb byte, v Value) mark.Text {
 	for _, part := range strings.FieldsFunc(flags, func(r rune) bool { return r < '0' || r > '9' }) {
 		if n, err := strconv.Atoi(part); err != nil || n > maxFieldWidth {
@@ -92,7 +92,7 @@ func padded(flags string, t mark.Text) mark.Text {
 	return rewrite(t, func(s string) string { return fmt.Sprintf(flags+"s", s) })
 }
 
-// formatString implements str.format for the fields {}, {0} and {name}, without conversions.
+// formatString implements str.format for the fields {}, {0} and {name}, without format specifications.
 func formatString(in *interp, t mark.Text, a *callArgs) Value {
 	s := t.String()
 	var b mark.Builder

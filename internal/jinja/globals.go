@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// globalTable holds the functions that every template can call. It is never written after start-up.
+// globalTable holds the functions that every template can call. It is read-only.
 var globalTable = map[string]Value{
 	"range":           &function{"range", callRange},
 	"dict":            &function{"dict", callDict},
@@ -40,7 +40,7 @@ func callRange(in *interp, a *callArgs) Value {
 		in.step()
 		items = append(items, i)
 		next := i + step
-		if (next > i) != (step > 0) { // next does not fit 64 bits
+		if (next > i) != (step > 0) { // next overflowed
 			break
 		}
 		i = next

@@ -6,21 +6,21 @@ import (
 	"sparrow/internal/mark"
 )
 
-// interp is the state of one rendering.
+// interp is the state of rendering one template.
 type interp struct {
 	limits  Limits
 	steps   int
 	depth   int
-	at      pos // position of the innermost expression or statement that is being evaluated
+	at      pos // position of the innermost node that is being evaluated
 	memory  int
-	out     *mark.Builder // destination of output: the result, or a block that is being captured
+	out     *mark.Builder // destination of output: the result, or the text of a captured block
 	root    *scope
 	globals map[string]Value
 	now     func() time.Time
 }
 
-// scope holds the variables of a loop round, a macro call or the template itself. Writes go to the innermost scope;
-// reads look outwards.
+// scope holds the variables of a loop iteration, a macro call or the template. Assignments go to the innermost scope; a
+// variable is looked up in the enclosing scopes too.
 type scope struct {
 	vars   map[string]Value
 	parent *scope
@@ -37,12 +37,12 @@ func (s *scope) set(name string, v Value) {
 
 func newInterp(limits Limits, o Options) *interp {
 	in := &interp{limits: limits, out: &mark.Builder{}, now: o.Now, globals: globalTable}
-	// The given values are in a scope outside the template's own, so that the template may shadow but not change them.
+	// The given values are in an outer scope, so that the template can shadow but not change them.
 	in.root = &scope{parent: &scope{vars: o.Vars}}
 	return in
 }
 
-// render runs a template from beginning to end.
+// render executes a template.
 func (in *interp) render(body []stmt) (err error) {
 	defer rescue(&err)
 	in.run(body, in.root)
@@ -61,18 +61,18 @@ func (in *interp) lookup(s *scope, name string) Value {
 	return Undefined{"'" + name + "'"}
 }
 
-// step counts one unit of work.
+// step counts one step of work, and fails above the limit.
 func (in *interp) step() {
 	if in.steps++; in.steps > in.limits.Steps {
 		panic(failure{limitf("more than %d steps", in.limits.Steps)})
 	}
 }
 
-// bytesPerStep is the number of bytes of text that count as one step if an operation reads a whole string.
+// bytesPerStep is the number of bytes that count as one step in operations that read a whole string.
 const bytesPerStep = 64
 
-// touch counts the work of reading values from end to end: without it, a search in a long string would cost one step.
-// Lists are read item by item by code that counts steps; a tuple may be read at once, as a key.
+// touch counts the steps of an operation that reads whole values, such as a search in a long string. Lists need no
+// count, because the code that reads their items counts steps; a tuple may be read as a whole, as a key.
 func (in *interp) touch(values ...Value) {
 	for _, v := range values {
 		if s, ok := asString(v); ok {
@@ -85,7 +85,7 @@ func (in *interp) touch(values ...Value) {
 	in.step()
 }
 
-// printed returns the text of a value, and counts its memory if it was allocated for this.
+// printed converts a value to text, and counts the memory of the conversion.
 func (in *interp) printed(v Value) mark.Text {
 	t := text(v)
 	if _, ok := asText(v); !ok {
@@ -94,7 +94,7 @@ func (in *interp) printed(v Value) mark.Text {
 	return t
 }
 
-// charge counts memory that is about to be allocated.
+// charge counts memory before it is allocated, and fails above the limit.
 func (in *interp) charge(bytes int) {
 	if bytes > in.limits.Memory-in.memory {
 		panic(failure{limitf("more than %d bytes of values", in.limits.Memory)})
@@ -102,7 +102,7 @@ func (in *interp) charge(bytes int) {
 	in.memory += bytes
 }
 
-// valueBytes is the memory of one item of a list.
+// valueBytes is the memory of a list item in bytes.
 const valueBytes = 16
 
 func (in *interp) newList(items []Value) Value {
@@ -117,13 +117,13 @@ func (in *interp) write(t mark.Text) {
 	in.add(in.out, t)
 }
 
-// add appends a text to a text under construction, and counts its memory.
+// add appends text to b, and counts the memory of the text.
 func (in *interp) add(b *mark.Builder, t mark.Text) {
 	b.Write(t)
 	in.charge(len(t.String()) + valueBytes*len(t.Spans()))
 }
 
-// capture runs statements and returns their output instead of writing it.
+// capture executes statements and returns their output as a value.
 func (in *interp) capture(body []stmt, s *scope) Value {
 	outer := in.out
 	in.out = &mark.Builder{}
@@ -133,8 +133,7 @@ func (in *interp) capture(body []stmt, s *scope) Value {
 	return textValue(captured)
 }
 
-// enter begins the evaluation of a node inside the current one and returns the position of the current one; leave
-// ends it.
+// enter begins the evaluation of a nested node and returns the position of the enclosing node; leave ends it.
 func (in *interp) enter(at pos) (outer pos) {
 	if in.depth++; in.depth > in.limits.Depth {
 		panic(failure{limitf("evaluations are nested deeper than %d levels", in.limits.Depth)})

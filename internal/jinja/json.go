@@ -72,7 +72,7 @@ func readJSON(d *json.Decoder, depth int) (Value, error) {
 		}
 		_, err := d.Token()
 		return dict, err
-	default: // nil, bool and string
+	default: // None, booleans and strings
 		return t, nil
 	}
 }
@@ -95,15 +95,15 @@ func jsonNumber(s string) (Value, error) {
 type jsonStyle struct {
 	ascii     bool
 	sortKeys  bool
-	indent    string // indentation of one level; used if pretty is set
+	indent    string // indentation of one level, if pretty
 	pretty    bool
 	itemSep   string
 	keySep    string
-	maxLength int // maximum number of bytes; 0 means no limit
+	maxLength int // maximum number of bytes; 0 means no maximum
 }
 
-// JSON writes a value like Python's json.dumps(value, ensure_ascii=False): ", " and ": " between parts, key order kept,
-// non-ASCII text unchanged.
+// JSON returns a value as Python's json.dumps(value, ensure_ascii=False) writes it: with ", " and ": ", keys in their
+// order, non-ASCII text unchanged.
 func JSON(v Value) (s string, err error) {
 	defer rescue(&err)
 	return dumps(v, jsonStyle{itemSep: ", ", keySep: ": "}).String(), nil
@@ -217,8 +217,8 @@ func (w *jsonWriter) text(t mark.Text) {
 	w.b.WriteString(`"`)
 }
 
-// EscapeJSON returns the inside of a JSON string: quotes, backslashes and control characters are escaped, the rest is
-// unchanged. It works on any piece of a text, so a string may be written piece by piece.
+// EscapeJSON returns a text as the inside of a JSON string: quotes, backslashes and control characters are escaped. A
+// text may be escaped piece by piece.
 func EscapeJSON(s string) string { return escapeJSON(s, false) }
 
 func escapeJSON(s string, ascii bool) string {

@@ -24,7 +24,7 @@ const (
 
 type token struct {
 	kind tokenKind
-	text string // name, operator, number as it is written, decoded string, or template text
+	text string // name, operator, number as written, decoded string, or template text
 	at   pos
 }
 
@@ -48,18 +48,19 @@ func (t token) String() string {
 	return "'" + t.text + "'"
 }
 
-// lexer divides a template into tokens. It also applies whitespace control: text that "-" and the two block options
-// remove never becomes a token.
+// lexer divides a template into tokens. It also removes white space that "-", trim_blocks and lstrip_blocks remove.
 type lexer struct {
 	src    string
 	at     int
 	tokens []token
-	// lineStart reports that the text so far ended with a newline; then spaces before a block tag are indentation
-	// rather than text.
+	// lineStart reports whether the text so far ends with a newline: spaces before a block tag are then indentation,
+	// which is removed.
 	lineStart bool
 }
 
-// normalise converts the source to the form that Jinja2 uses: newlines as \n, one final newline removed.
+// normalise converts line ends to
+//
+//	and removes one newline at the end, as Jinja2 does.
 func normalise(src string) string {
 	src = strings.ReplaceAll(src, "\r\n", "\n")
 	src = strings.ReplaceAll(src, "\r", "\n")
@@ -97,7 +98,7 @@ func nextTag(src string, from int) int {
 	}
 }
 
-// root reads template text up to the next tag, and the tag.
+// root reads the template text up to the next tag, and then the tag.
 func (l *lexer) root() error {
 	start := l.at
 	tag := nextTag(l.src, l.at)
@@ -149,8 +150,8 @@ func (l *lexer) trimIndent(text string) string {
 	return text
 }
 
-// closeTag consumes the white space after the end of a block or comment: all following space for "-", one newline
-// otherwise, nothing for "+". The end starts at l.at and ends before after.
+// closeTag skips the white space after the end of a block or comment, which begins at offset after: all white space for
+// the sign "-", nothing for "+", otherwise one newline.
 func (l *lexer) closeTag(sign byte, after int) {
 	l.at = after
 	switch sign {
@@ -180,7 +181,8 @@ func (l *lexer) comment(tag int) error {
 	return nil
 }
 
-// matchRaw reports whether a tag's inside, from at, is only the given word, and returns the offset after the tag's end.
+// matchRaw reports whether a tag contains only the given word, and returns the offset after the tag. The inside of the
+// tag begins at offset at.
 func (l *lexer) matchRaw(at int, word string) (int, bool) {
 	rest := strings.TrimLeftFunc(l.src[at:], unicode.IsSpace)
 	if !strings.HasPrefix(rest, word) {
@@ -195,9 +197,9 @@ func (l *lexer) matchRaw(at int, word string) (int, bool) {
 	return 0, false
 }
 
-// raw reads everything up to the endraw tag as text.
+// raw reads everything up to the tag endraw as text.
 func (l *lexer) raw(tag, open int) error {
-	sign := byte('+') // the opening tag keeps the newline after it, unlike other blocks
+	sign := byte('+') // unlike other blocks, raw keeps the newline after its tag
 	if l.src[open-3] == '-' {
 		sign = '-'
 	}
@@ -239,8 +241,8 @@ func (l *lexer) raw(tag, open int) error {
 	}
 }
 
-// expression reads the tokens inside a tag, up to its end. Ends inside brackets do not count, so that dict literals may
-// close with "}}".
+// expression reads the tokens inside a tag, up to its end. "}}" inside brackets is not the end, because nested dict
+// literals may close with it.
 func (l *lexer) expression(end tokenKind, tag int) error {
 	var open []byte
 	for {
@@ -269,7 +271,7 @@ func (l *lexer) expression(end tokenKind, tag int) error {
 	}
 }
 
-// tagEnd consumes the end of the current tag if it comes next.
+// tagEnd consumes the end of the current tag, if it is next.
 func (l *lexer) tagEnd(end tokenKind) bool {
 	rest, start := l.src[l.at:], l.at
 	if end == tokVarEnd {
@@ -319,7 +321,7 @@ func (l *lexer) name() error {
 	return nil
 }
 
-// operators, longest first.
+// operators lists the operators, longest first.
 var operators = []string{
 	"//", "**", "==", "!=", ">=", "<=",
 	"+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";",

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// number reads an integer or a float. After a dot it reads only digits, so that "parts.0.type" is two look-ups.
+// number reads an integer or a float. After a dot it reads only digits, so that "parts.0.type" has no float.
 func (l *lexer) number() {
 	start := l.at
 	afterDot := len(l.tokens) > 0 && l.tokens[len(l.tokens)-1].text == "." &&
@@ -107,7 +107,7 @@ var simpleEscapes = map[byte]string{
 	'v': "\v",
 }
 
-// unescape decodes backslash escapes; problem is empty on success.
+// unescape decodes backslash escapes; problem describes an invalid escape; it is empty if there is none.
 func unescape(text string) (decoded, problem string) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -6,13 +6,12 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Strings that contain text of the request are *mark.Text values. Templates cannot distinguish them: such a string
-// compares, counts and slices by its characters. Operations that make a string from strings keep the mark of every
-// character; operations that change characters depending on their neighbours (title, lower, ...) mark the whole result
-// if any part was marked.
+// Strings that contain text of the request are *mark.Text values. In templates they behave like other strings.
+// Operations that combine strings keep the mark of every character. Operations that may change characters depending on
+// their neighbours (title, lower, ...) mark the whole result if any part was marked.
 
-// Mark marks all text in a value as text of the request: strings, items, keys and values. Lists and mappings are
-// copied.
+// Mark returns a copy of a value in which all strings, including items, keys and values, are marked as text of the
+// request.
 func Mark(v Value) Value {
 	switch v := v.(type) {
 	case string:
@@ -33,7 +32,7 @@ func Mark(v Value) Value {
 	return v
 }
 
-// textValue returns a text as a value: a plain string if nothing is marked.
+// textValue returns a text as a value: a plain string if it has no marks.
 func textValue(t mark.Text) Value {
 	if len(t.Spans()) == 0 {
 		return t.String()
@@ -41,7 +40,7 @@ func textValue(t mark.Text) Value {
 	return &t
 }
 
-// asText returns the text of a string, marked or not.
+// asText returns the text of a string; ok is false for other values.
 func asText(v Value) (mark.Text, bool) {
 	switch v := v.(type) {
 	case string:
@@ -54,7 +53,7 @@ func asText(v Value) (mark.Text, bool) {
 	return mark.Text{}, false
 }
 
-// asString returns the characters of a string, marked or not.
+// asString returns the characters of a string without marks; ok is false for other values.
 func asString(v Value) (string, bool) {
 	t, ok := asText(v)
 	return t.String(), ok
@@ -68,14 +67,14 @@ func unmarked(v Value) Value {
 	return v
 }
 
-// newText returns a text as a value, and counts its memory.
+// newText returns a text as a value, and counts the memory of the text.
 func (in *interp) newText(t mark.Text) Value {
 	in.charge(len(t.String()) + valueBytes*len(t.Spans()))
 	return textValue(t)
 }
 
-// rewrite applies f to a text. If all of it or none of it is marked, so is the result; a mixed text becomes marked as a
-// whole, because f may move characters.
+// rewrite applies f to a text. If any part of the text is marked, the whole result is marked, because f may move
+// characters.
 func rewrite(t mark.Text, f func(string) string) mark.Text {
 	if len(t.Spans()) == 0 {
 		return mark.Plain(f(t.String()))
@@ -98,7 +97,7 @@ func characters(t mark.Text) []Value {
 	return out
 }
 
-// joined concatenates texts.
+// joined concatenates strings.
 func joined(parts []Value) mark.Text {
 	var b mark.Builder
 	for _, p := range parts {

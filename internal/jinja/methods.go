@@ -3,15 +3,15 @@ package jinja
 // methodFunc is a method of values of type T.
 type methodFunc[T any] func(in *interp, self T, a *callArgs) Value
 
-// takes returns a method whose arguments are bound to params: it receives one value for each of them, absent if none
-// was passed.
+// takes returns a method whose arguments are bound to params. do receives one value per parameter, absent if it was not
+// passed.
 func takes[T any](do func(in *interp, self T, args []Value) Value, params ...string) methodFunc[T] {
 	return func(in *interp, self T, a *callArgs) Value {
 		return do(in, self, a.bind(params...))
 	}
 }
 
-// method binds a method to its object.
+// method returns a method bound to its object; ok is false if the table does not contain it.
 func method[T any](self T, name string, table map[string]methodFunc[T]) (Value, bool) {
 	fn, ok := table[name]
 	if !ok {
@@ -23,7 +23,7 @@ func method[T any](self T, name string, table map[string]methodFunc[T]) (Value, 
 	}}, true
 }
 
-// The methods of mappings and lists. None of them changes its object, as in an immutable sandbox.
+// The methods of mappings and lists. None of them changes its object, because values are immutable.
 var dictMethods = map[string]methodFunc[*Dict]{
 	"items":  func(in *interp, d *Dict, a *callArgs) Value { return itemsFilter(in, d, a) },
 	"keys":   func(in *interp, d *Dict, _ *callArgs) Value { return in.newList(d.keys) },

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// tuple parses an expression, or several separated by commas, which make a tuple. withIf allows the inline if.
+// tuple parses an expression, or several separated by commas, which make a tuple. withIf states whether an inline if is
+// allowed.
 func (p *parser) tuple(withIf bool) expr {
 	at := p.peek().at
 	first := p.expression(withIf)
@@ -47,7 +48,7 @@ func (p *parser) expression(withIf bool) expr {
 	return e
 }
 
-// leftAssoc parses operands joined by any of ops, left-associatively.
+// leftAssoc parses a left-associative chain of operands separated by the operators ops.
 func (p *parser) leftAssoc(operand func() expr, kind tokenKind, ops ...string) expr {
 	left := operand()
 	for {
@@ -84,7 +85,7 @@ func (p *parser) compare() expr {
 	return c
 }
 
-// comparison reads a comparison operator, or returns "".
+// comparison consumes a comparison operator and returns it, or returns "".
 func (p *parser) comparison() string {
 	t := p.peek()
 	switch {
@@ -118,7 +119,7 @@ func (p *parser) concat() expr {
 	return &concatExpr{node{at}, parts}
 }
 
-// unary parses a sign, an operand and its postfix parts. A sign binds tighter than filters: -1|abs is (-1)|abs.
+// unary parses a sign, an operand and its postfix parts. A sign has precedence over filters: -1|abs is (-1)|abs.
 func (p *parser) unary(withFilter bool) expr {
 	p.enter()
 	defer p.leave()
@@ -151,7 +152,7 @@ func (p *parser) primary() expr {
 		return &nameExpr{n, t.text}
 	case tokString:
 		text := t.text
-		for p.peek().kind == tokString { // adjacent literals form one string
+		for p.peek().kind == tokString { // adjacent string literals are concatenated
 			text += p.next().text
 		}
 		return &constExpr{n, text}
@@ -181,7 +182,8 @@ func (p *parser) primary() expr {
 	return &constExpr{n, nil}
 }
 
-// intBase returns 0 (by prefix) for 0x, 0o and 0b, and 10 otherwise, where a leading 0 has no meaning.
+// intBase returns the base for strconv.ParseInt: 0, which means by prefix, for 0x, 0o and 0b; otherwise 10, also after
+// a leading 0.
 func intBase(text string) int {
 	if len(text) > 1 && text[0] == '0' && !isDigit(text[1]) && text[1] != '_' {
 		return 0
@@ -198,7 +200,7 @@ func (p *parser) parenthesised(n node) expr {
 	return e
 }
 
-// items parses expressions separated by commas, up to the closing operator.
+// items parses expressions separated by commas, up to the closing bracket end.
 func (p *parser) items(end string) []expr {
 	var items []expr
 	for p.more(end, len(items) == 0) {

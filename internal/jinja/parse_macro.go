@@ -1,6 +1,6 @@
 package jinja
 
-// signature parses "(a, b=1)".
+// signature parses the parameters of a macro: "(a, b=1)".
 func (p *parser) signature(m *macroDef) {
 	p.expectOp("(")
 	for p.err == nil && !p.isOp(")") {
@@ -18,7 +18,7 @@ func (p *parser) signature(m *macroDef) {
 	p.expectOp(")")
 }
 
-// macroBody parses a body in which the loops around the macro do not count.
+// macroBody parses the body of a macro, in which break and continue of enclosing loops are not allowed.
 func (p *parser) macroBody(m *macroDef, end string) {
 	loops, first := p.loops, p.at
 	p.loops = 0
@@ -66,6 +66,6 @@ func (p *parser) withStatement(n node) stmt {
 }
 
 func (p *parser) filterStatement(n node) stmt {
-	f := p.filters(p.filterName(nil)) // no bar precedes the first filter
+	f := p.filters(p.filterName(nil)) // the first filter has no bar before it
 	return &filterStmt{n, f, p.simpleBody("endfilter")}
 }

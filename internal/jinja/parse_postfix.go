@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// postfix parses look-ups and calls after an operand.
+// postfix parses look-ups and calls that follow an operand.
 func (p *parser) postfix(e expr) expr {
 	for {
 		switch at := p.peek().at; {
@@ -21,7 +21,7 @@ func (p *parser) postfix(e expr) expr {
 	}
 }
 
-// attribute parses the part after a dot: a name, or an integer that is an index.
+// attribute parses the part after a dot: a name, or an integer, which is an index.
 func (p *parser) attribute(e expr, at pos) expr {
 	switch t := p.next(); t.kind {
 	case tokName:
@@ -116,7 +116,7 @@ func (p *parser) filtersAndTests(e expr) expr {
 	}
 }
 
-// filters parses "| a | b(1)" around an operand, which is nil inside a block.
+// filters parses "| a | b(1)" applied to an operand, which is nil in a filter block.
 func (p *parser) filters(e expr) expr {
 	for p.skipOp("|") {
 		e = p.filterName(e)
@@ -136,7 +136,7 @@ func (p *parser) filterName(operand expr) expr {
 	return f
 }
 
-// test parses "is [not] name", with arguments in parentheses or one bare operand.
+// test parses "is [not] name" with arguments in parentheses or one operand without.
 func (p *parser) test(e expr) expr {
 	at := p.next().at
 	negated := p.skipName("not")

@@ -5,13 +5,13 @@ import "slices"
 // maxNesting is the maximum depth of the syntax tree.
 const maxNesting = 200
 
-// parser builds statements from tokens. Its methods return incomplete trees after an error.
+// parser builds statements from tokens. After an error its methods return incomplete trees.
 type parser struct {
 	tokens []token
 	at     int
 	depth  int
-	loops  int   // number of enclosing for loops, for break and continue
-	err    error // first error; the position then moves to the end of the template, where every loop ends
+	loops  int   // number of enclosing for loops; break and continue need one
+	err    error // first error; the parser then moves to the end of the tokens, so that all parsing ends
 }
 
 // fail stores the first error.
@@ -84,8 +84,8 @@ func (p *parser) expectEnd(kind tokenKind, what string) {
 
 func (p *parser) blockEnd() { p.expectEnd(tokBlockEnd, "the end of the tag") }
 
-// more reports whether a list continues: it consumes the closing operator, and the comma before every item except the
-// first.
+// more reports whether another item follows in a list. It consumes the closing operator, or the comma before every item
+// except the first.
 func (p *parser) more(end string, first bool) bool {
 	if p.skipOp(end) {
 		return false
@@ -99,7 +99,7 @@ func (p *parser) more(end string, first bool) bool {
 	return p.err == nil
 }
 
-// enter counts a level of nesting; leave undoes it.
+// enter increments the nesting depth and fails above maxNesting; leave decrements it.
 func (p *parser) enter() {
 	p.depth++
 	if p.depth > maxNesting {
@@ -109,8 +109,8 @@ func (p *parser) enter() {
 
 func (p *parser) leave() { p.depth-- }
 
-// body parses statements up to a tag whose first word is one of ends, and consumes that word but not the rest of the
-// tag. Without ends it parses to the end of the template.
+// body parses statements up to a tag whose first word is one of ends, whose first word it consumes. Without ends it
+// parses to the end of the template.
 func (p *parser) body(ends ...string) ([]stmt, string) {
 	p.enter()
 	defer p.leave()
@@ -177,7 +177,7 @@ func (p *parser) statement(word token) stmt {
 	return nil
 }
 
-// simpleBody parses the end of the opening tag, a body, and a closing tag without further content.
+// simpleBody parses the end of the opening tag, a body, and a closing tag with only its name.
 func (p *parser) simpleBody(end string) []stmt {
 	p.blockEnd()
 	body, _ := p.body(end)
@@ -210,7 +210,7 @@ func (p *parser) forStatement(n node) stmt {
 	if !p.skipName("in") {
 		p.expected("'in'")
 	}
-	// The condition of an inline if would consume the loop's own filter, so it is not allowed here.
+	// An inline if would consume the loop's filter, so it is not allowed here.
 	s.iter = p.tuple(false)
 	if p.skipName("if") {
 		s.filter = p.expression(true)
@@ -231,7 +231,7 @@ func (p *parser) forStatement(n node) stmt {
 	return s
 }
 
-// targets parses "a", "a, b" or "(a, b)"; each may be an attribute of a namespace if attrs is set.
+// targets parses "a", "a, b" or "(a, b)"; attrs allows attributes of namespaces.
 func (p *parser) targets(attrs bool) targets {
 	var ts targets
 	paren := p.skipOp("(")
@@ -277,7 +277,7 @@ func (p *parser) setStatement(n node) stmt {
 	return &setBlockStmt{n, ts.list[0], filter, p.simpleBody("endset")}
 }
 
-// reserved lists the names that are constants in every expression.
+// reserved lists the names of constants, which cannot be assigned.
 var reserved = map[string]bool{
 	"true": true, "false": true, "none": true, "True": true, "False": true, "None": true,
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// edgeFilter returns the first or the last item of a sequence.
+// edgeFilter returns the filter first or last.
 func edgeFilter(first bool) filterFunc {
 	return func(in *interp, v Value, _ *callArgs) Value {
 		items := in.iterate(v)
@@ -51,7 +51,7 @@ func joinFilter(in *interp, v Value, args []Value) Value {
 	return in.joinItems(items, in.printed(orElse(args[0], "")))
 }
 
-// attributeName returns the name of an attribute, or the number of an item.
+// attributeName returns an attribute given as a name or as an index, as text.
 func attributeName(v Value) string {
 	if i, ok := v.(int64); ok {
 		return strconv.FormatInt(i, 10)
@@ -59,7 +59,7 @@ func attributeName(v Value) string {
 	return textArg(v)
 }
 
-// path reads an attribute path such as "function.name" or "0" of a value.
+// path returns the attribute of a value at a path such as "function.name" or "0".
 func (in *interp) path(v, attribute Value) Value {
 	for part := range strings.SplitSeq(attributeName(attribute), ".") {
 		var key Value = part
@@ -83,7 +83,7 @@ func (in *interp) attrs(items []Value, attribute Value) []Value {
 	return out
 }
 
-// iterateOrNone is iterate, with no items for any false value, because filters that select and map accept none.
+// iterateOrNone is iterate, but returns no items for false values: filters that select and map accept None.
 func (in *interp) iterateOrNone(v Value) []Value {
 	if !truth(v) {
 		return nil
@@ -115,14 +115,14 @@ func mapFilter(in *interp, v Value, a *callArgs) Value {
 	return in.newList(out)
 }
 
-// selectFilter keeps the items that pass a test (or are true); with keep false, those that do not.
+// selectFilter returns the filter select (keep) or reject, which keeps the items that pass a test, or that do not.
 func selectFilter(keep bool) filterFunc {
 	return func(in *interp, v Value, a *callArgs) Value {
 		return in.selectBy(v, a.pos, keep, func(item Value) Value { return item })
 	}
 }
 
-// selectAttrFilter is selectFilter on an attribute of each item.
+// selectAttrFilter returns selectattr or rejectattr: selectFilter applied to an attribute of each item.
 func selectAttrFilter(keep bool) filterFunc {
 	return func(in *interp, v Value, a *callArgs) Value {
 		if len(a.pos) == 0 {
@@ -148,7 +148,7 @@ func (in *interp) selectBy(v Value, args []Value, keep bool, subject func(Value)
 	return in.newList(out)
 }
 
-// foldCase converts strings to lower case for comparisons that ignore case.
+// foldCase converts strings to lower case unless the comparison is case-sensitive.
 func (in *interp) foldCase(v Value, sensitive bool) Value {
 	if s, ok := asString(v); ok && !sensitive {
 		in.charge(len(s))
@@ -157,8 +157,7 @@ func (in *interp) foldCase(v Value, sensitive bool) Value {
 	return v
 }
 
-// sortKeys returns the values by which items are compared: the item, or one or several comma-separated attributes of
-// it.
+// sortKeys returns the sort key of each item: the item itself, or one or several comma-separated attributes of it.
 func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) []Value {
 	keys := make([]Value, len(items))
 	for i, item := range items {
@@ -182,7 +181,7 @@ func sortFilter(in *interp, v Value, args []Value) Value {
 	return in.sorted(items, keys, flag(args[0]))
 }
 
-// sorted sorts items by their keys; equal keys keep their order, also if reversed.
+// sorted sorts items by their keys; the sort is stable, also with reverse.
 func (in *interp) sorted(items, keys []Value, reverse bool) Value {
 	places := make([]int, len(items))
 	for i := range places {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// strftimeLayouts maps directives to Go layouts, for directives that have one.
+// strftimeLayouts maps directives of strftime to Go layouts, if there is one.
 var strftimeLayouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 	'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'Z': "MST", 'z': "-0700", 'e': "_2",
@@ -15,7 +15,7 @@ var strftimeLayouts = map[byte]string{
 	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
 }
 
-// strftime formats a time by C directives in the C locale.
+// strftime formats a time as C's strftime does in the C locale.
 func strftime(t time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -24,7 +24,7 @@ func strftime(t time.Time, format string) string {
 			continue
 		}
 		i++
-		plain := format[i] == '-' && i+1 < len(format) // without padding
+		plain := format[i] == '-' && i+1 < len(format) // "%-d" and similar directives, without padding
 		if plain {
 			i++
 		}

@@ -39,10 +39,10 @@ var stringMethods = map[string]stringMethod{
 	"format":       formatString,
 }
 
-// isSpace reports whether r is white space in Python.
+// isSpace reports whether Python's str.isspace is true for r.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// trimMethod removes white space, or the given characters, at the ends of a text.
+// trimMethod returns strip, lstrip or rstrip, which remove white space or the given characters.
 func trimMethod(left, right bool) stringMethod {
 	return takes(func(_ *interp, t mark.Text, args []Value) Value {
 		drop := isSpace
@@ -119,7 +119,7 @@ func classMethod(is func(rune) bool) stringMethod {
 	})
 }
 
-// countArg returns the maximum number of times to apply an operation; a negative number means no limit.
+// countArg returns an optional maximum count; -1 means no maximum.
 func countArg(v Value) int { return int(max(-1, min(intArg(orElse(v, int64(-1))), 1<<31))) }
 
 // texts returns a list of strings.
@@ -132,7 +132,7 @@ func (in *interp) texts(parts []mark.Text) Value {
 	return in.newList(items)
 }
 
-// between returns the pieces of t around cuts, which are ascending.
+// between returns the parts of t between the spans cuts, which are in ascending order.
 func between(t mark.Text, cuts []mark.Span) []mark.Text {
 	out := make([]mark.Text, 0, len(cuts)+1)
 	at := 0
@@ -143,8 +143,7 @@ func between(t mark.Text, cuts []mark.Span) []mark.Text {
 	return append(out, t.Cut(at, len(t.String())))
 }
 
-// occurrences returns the first occurrences of sep in s, or the last ones; at most most of them unless most is
-// negative.
+// occurrences returns the first or, with last, the last most occurrences of sep in s; a negative most means all.
 func occurrences(s, sep string, most int, last bool) []mark.Span {
 	var out []mark.Span
 	find := strings.Index
@@ -169,7 +168,7 @@ func occurrences(s, sep string, most int, last bool) []mark.Span {
 	return out
 }
 
-// words returns the positions of the words of s between white space.
+// words returns the spans of the words of s, which are separated by white space.
 func words(s string) []mark.Span {
 	var out []mark.Span
 	start := -1
@@ -188,8 +187,8 @@ func words(s string) []mark.Span {
 	return out
 }
 
-// splitMethod splits a text at a separator, or at white space if none is given: split, or rsplit, which counts from the
-// end. The part that is not split further keeps its white space.
+// splitMethod returns split, or with last rsplit. They split a text at a separator, or at white space if none is given.
+// The part that is not split further keeps its white space.
 func splitMethod(last bool) stringMethod {
 	return takes(func(in *interp, t mark.Text, args []Value) Value {
 		s, most := t.String(), countArg(args[1])
@@ -218,7 +217,7 @@ func splitMethod(last bool) stringMethod {
 	}, "sep", "maxsplit")
 }
 
-// lines splits a text at Python's line boundaries, which are removed.
+// lines splits a text at Python's line boundaries, and removes these.
 func lines(t mark.Text) []mark.Text {
 	var out []mark.Text
 	s := t.String()
@@ -248,7 +247,9 @@ func isLineEnd(r rune) bool {
 	return false
 }
 
-// endsLine reports whether a text ends with a complete line end. A \r is not complete, because \n may follow.
+// endsLine reports whether a text ends with a complete line boundary. A \r is incomplete, because
+//
+//	may follow.
 func endsLine(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
 	return r != '\r' && isLineEnd(r)
@@ -266,10 +267,10 @@ func partitionMethod(_ *interp, t mark.Text, args []Value) Value {
 
 func replaceString(in *interp, t mark.Text, args []Value) Value {
 	from := textArg(args[0])
-	textArg(args[1]) // only checks that the argument is a text, marked or not
+	textArg(args[1]) // check that the argument is a string
 	to := text(args[1])
 	count := countArg(args[2])
-	// The size is computed before the text is made, so a short text cannot grow past the limit.
+	// Compute the size first, so that a result above the limit is not allocated.
 	s := t.String()
 	hits := strings.Count(s, from)
 	if count >= 0 {
@@ -292,7 +293,7 @@ func replaceString(in *interp, t mark.Text, args []Value) Value {
 	return textValue(b.Text())
 }
 
-// mixed marks the result if one of its parts has marks.
+// mixed returns a if it has marks, otherwise b.
 func mixed(a, b mark.Text) mark.Text {
 	if len(a.Spans()) > 0 {
 		return a
@@ -308,7 +309,7 @@ func joinString(in *interp, sep mark.Text, args []Value) Value {
 	return in.joinItems(items, sep)
 }
 
-// joinItems prints items with sep between them.
+// joinItems concatenates the texts of items, with sep between them.
 func (in *interp) joinItems(items []Value, sep mark.Text) Value {
 	var b mark.Builder
 	for i, item := range items {
@@ -324,7 +325,7 @@ func countString(_ *interp, t mark.Text, args []Value) Value {
 	return int64(strings.Count(t.String(), textArg(args[0])))
 }
 
-// titleWords implements str.title: every letter after a non-letter is upper case, the others lower case.
+// titleWords implements str.title: a letter is upper case after a non-letter, otherwise lower case.
 func titleWords(s string) string {
 	inside := false
 	return strings.Map(func(r rune) rune {

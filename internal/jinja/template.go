@@ -9,16 +9,16 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Limits limits the resources of one template. A zero field takes the value of DefaultLimits.
+// Limits limits the resources of one template. Zero means the value in DefaultLimits.
 type Limits struct {
-	Steps  int // maximum number of evaluated expressions, executed statements and loop rounds
-	Depth  int // maximum nesting of evaluations, macro calls included
+	Steps  int // maximum number of evaluated expressions, executed statements and loop iterations
+	Depth  int // maximum nesting of evaluations, including macro calls
 	Output int // maximum bytes of rendered text
-	Memory int // maximum bytes of text and lists that are made, including those no longer in use
+	Memory int // maximum bytes of all allocated text and lists, including those no longer in use
 	Source int // maximum bytes of template source
 }
 
-// DefaultLimits are far above the needs of chat templates: a thousand messages take about a million steps.
+// DefaultLimits are far above what chat templates need: about a million steps for a thousand messages.
 var DefaultLimits = Limits{Steps: 50_000_000, Depth: 1500, Output: 64 << 20, Memory: 512 << 20, Source: 1 << 20}
 
 // Template is a compiled template. It is immutable and safe for concurrent use.
@@ -28,17 +28,17 @@ type Template struct {
 	limits Limits
 }
 
-// Options holds the values and services that a rendering may use.
+// Options holds the inputs of a rendering.
 type Options struct {
 	// Vars holds the variables of the template.
 	Vars map[string]Value
-	// Now is the clock for strftime_now; without one the function fails.
+	// Now is the clock for strftime_now; if it is nil, that function fails.
 	Now func() time.Time
-	// Input is the size of the values in bytes: the limits of a template grow with it ([Limits.For]).
+	// Input is the size of Vars in bytes. Limits grow with it ([Limits.For]).
 	Input int
 }
 
-// Compile parses a template. Errors are *Error values and wrap ErrSyntax, ErrUnsupported or ErrLimit.
+// Compile parses a template. Errors are of type *Error and wrap ErrSyntax, ErrUnsupported or ErrLimit.
 func Compile(src string, limits Limits) (*Template, error) {
 	limits = limits.orDefault()
 	if len(src) > limits.Source {
@@ -70,15 +70,15 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// The limits of a rendering for each byte of its input, and for an empty input. A template that reads every character
-// of a message several times stays far below; an endless loop is stopped within a fraction of a second.
+// Limits of a rendering: for an empty input, and additionally per byte of input. Templates that read every character of
+// a message several times stay far below. An endless loop fails after a fraction of a second.
 const (
 	baseSteps, stepsPerByte   = 2_000_000, 8
 	baseMemory, memoryPerByte = 32 << 20, 64
 	baseOutput, outputPerByte = 4 << 20, 8
 )
 
-// For returns the limits for rendering values of the given number of bytes, at most those of l.
+// For returns the limits for rendering values of input bytes; they do not exceed l.
 func (l Limits) For(input int) Limits {
 	l.Steps = min(l.Steps, baseSteps+stepsPerByte*input)
 	l.Memory = min(l.Memory, baseMemory+memoryPerByte*input)
@@ -86,9 +86,9 @@ func (l Limits) For(input int) Limits {
 	return l
 }
 
-// Render runs the template. Errors are *Error values and wrap ErrRuntime, ErrRaised, ErrUnsupported or ErrLimit.
+// Render runs the template. Errors are of type *Error and wrap ErrRuntime, ErrRaised, ErrUnsupported or ErrLimit.
 //
-// Marked spans of the result are characters that come from values made by Mark.
+// The marked spans of the result come from values that Mark returned.
 func (t *Template) Render(o Options) (mark.Text, error) {
 	in := newInterp(t.limits.For(o.Input), o)
 	if err := in.render(t.body); err != nil {
@@ -97,8 +97,8 @@ func (t *Template) Render(o Options) (mark.Text, error) {
 	return in.out.Text(), nil
 }
 
-// Names returns the free names that a template mentions, assigned by it or not. It shows, for example, whether a
-// template uses tools.
+// Names returns the variables that a template mentions, including those that it assigns. It shows, for example, whether
+// a template uses tools.
 func (t *Template) Names() map[string]bool {
 	names := map[string]bool{}
 	tokens, err := lex(t.src)
@@ -117,7 +117,7 @@ func (t *Template) Names() map[string]bool {
 	return names
 }
 
-// locate converts an offset in the source to a line and a column.
+// locate adds the line and column to an error with an offset in the source.
 func (t *Template) locate(err error) error {
 	var f *fault
 	if !errors.As(err, &f) {

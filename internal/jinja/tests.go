@@ -5,7 +5,7 @@ import "strings"
 // testFunc evaluates "operand is name(args)".
 type testFunc func(in *interp, v Value, args []Value) bool
 
-// testTable holds the tests by name. It is filled once and only read afterwards.
+// testTable maps names to tests. It is read-only.
 var testTable = map[string]testFunc{
 	"defined":   plain(func(v Value) bool { _, ok := v.(Undefined); return !ok }),
 	"undefined": plain(func(v Value) bool { _, ok := v.(Undefined); return ok }),
@@ -49,7 +49,8 @@ func (in *interp) test(name string, v Value, args []Value) bool {
 	return t(in, v, args)
 }
 
-// inCase reports whether a value is a string with letters, all of which change leaves unchanged.
+// inCase reports whether a value is a string with letters that change, a conversion to upper or lower case, does not
+// alter.
 func inCase(v Value, change func(string) string) bool {
 	s, ok := asString(v)
 	return ok && s == change(s) && strings.ToUpper(s) != strings.ToLower(s)

@@ -10,15 +10,15 @@ import (
 	"sparrow/internal/mark"
 )
 
-// maxDataDepth is the maximum depth of values that are printed, compared and encoded. Only lists that contain
-// themselves, and hostile JSON, are deeper.
+// maxDataDepth is the maximum depth of values that are printed, compared or encoded. Only cyclic lists and hostile JSON
+// exceed it.
 const maxDataDepth = 200
 
 // maxPrinted is the maximum number of bytes of the printed form of one list or mapping, for the same reason. The rest
-// is omitted.
+// of the text is omitted.
 const maxPrinted = 4 << 20
 
-// str returns the result of Python's str().
+// str returns Python's str(v).
 func str(v Value) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -26,7 +26,7 @@ func str(v Value) string {
 	return text(v).String()
 }
 
-// text implements Python's str() with marks.
+// text returns Python's str(v) with marks.
 func text(v Value) mark.Text {
 	if t, ok := asText(v); ok {
 		return t
@@ -37,7 +37,7 @@ func text(v Value) mark.Text {
 	return repr(v)
 }
 
-// repr returns the result of Python's repr().
+// repr returns Python's repr(v).
 func repr(v Value) mark.Text {
 	var b mark.Builder
 	writeRepr(&b, v, 0)
@@ -106,8 +106,8 @@ func writeRepr(b *mark.Builder, v Value, depth int) {
 	}
 }
 
-// floatText returns Python's repr of a float: the shortest digits that represent the number exactly, always with a
-// point or an exponent.
+// floatText returns Python's repr of a float: the fewest digits that give the same float, always with a point or an
+// exponent.
 func floatText(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -129,7 +129,7 @@ func floatText(f float64) string {
 	return s
 }
 
-// writeQuoted writes a string like Python's repr.
+// writeQuoted writes Python's repr of a string.
 func writeQuoted(b *mark.Builder, t mark.Text) {
 	quote := "'"
 	if s := t.String(); strings.Contains(s, "'") && !strings.Contains(s, "\"") {
@@ -140,7 +140,7 @@ func writeQuoted(b *mark.Builder, t mark.Text) {
 	b.WriteString(quote)
 }
 
-// escapeQuoted returns the inside of a string that Python prints between quotes.
+// escapeQuoted returns the text between the quotes of Python's repr of a string.
 func escapeQuoted(s string, quote rune) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -177,7 +177,7 @@ func hex(r rune, digits int) string {
 	return strings.Repeat("0", max(0, digits-len(s))) + s
 }
 
-// length implements Python's len(); ok is false for values without one.
+// length returns Python's len(v); ok is false for values without a length.
 func length(v Value) (n int, ok bool) {
 	switch v := unmarked(v).(type) {
 	case string:

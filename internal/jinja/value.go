@@ -13,7 +13,7 @@ import (
 //
 //	nil         none
 //	bool, int64, float64, string
-//	BigInt      an integer beyond 64 bits, from JSON; it can be printed but not computed with
+//	BigInt      an integer beyond 64 bits, from JSON; it can be printed but arithmetic fails
 //	*mark.Text  text of the request, made by Mark; to templates a string like any other
 //	*List       list or tuple
 //	*Dict       mapping in insertion order
@@ -24,29 +24,30 @@ import (
 // Strings are text: lengths and indexes count characters, not bytes.
 type Value any
 
-// BigInt is an integer too large for int64, kept as its decimal digits.
+// BigInt is an integer too large for int64, as decimal digits.
 type BigInt string
 
-// List is a list or, when Tuple is set, a tuple.
+// List is a list or, if Tuple is true, a tuple.
 type List struct {
 	Items []Value
 	Tuple bool
 }
 
-// Dict maps values to values and stores the order of insertion. Keys are none, booleans, numbers, strings and tuples
-// of those, as in Python.
+// Dict is a mapping that keeps the order of insertion. Keys are none, booleans, numbers, strings and tuples of those,
+// as in Python.
 type Dict struct {
 	keys  []Value
 	vals  []Value
-	index map[Value]int // index in keys by normalised key
+	index map[Value]int // [dictKey] index in keys
 }
 
-// Undefined is the value of a missing name. It prints as nothing and is false, but has no attributes.
+// Undefined is the value of a missing name. Its text is empty and its truth value is false; using its attributes is an
+// error.
 type Undefined struct {
 	what string // description for error messages, such as "'tools'"
 }
 
-// namespace is the object made by namespace(): attributes that set statements in inner scopes may change.
+// namespace is the object that namespace() returns. Set statements in inner scopes can change its attributes.
 type namespace struct{ attrs *Dict }
 
 // NewList makes a list of the given items.
@@ -57,8 +58,8 @@ func newTuple(items ...Value) *List { return &List{Items: items, Tuple: true} }
 // NewDict makes an empty mapping.
 func NewDict() *Dict { return &Dict{index: map[Value]int{}} }
 
-// dictKey returns the form in which a key is looked up: 1, 1.0 and true are one key, as in Python. ok is false for
-// values that cannot be keys.
+// dictKey returns the normalised key of a value: as in Python, 1, 1.0 and true are the same key. ok is false for values
+// that cannot be keys.
 func dictKey(v Value) (key Value, ok bool) {
 	switch v := v.(type) {
 	case nil, string, int64, BigInt:
@@ -79,7 +80,7 @@ func dictKey(v Value) (key Value, ok bool) {
 		if !v.Tuple {
 			return nil, false
 		}
-		// Only equal tuples have the same key. The type below distinguishes it from strings.
+		// Equal tuples get equal keys. The type below distinguishes them from strings.
 		var text strings.Builder
 		for _, item := range v.Items {
 			if inner, isList := item.(*List); isList && inner.Tuple {
@@ -99,16 +100,16 @@ func dictKey(v Value) (key Value, ok bool) {
 
 type tupleKey string
 
-// Set stores a value under a string key.
+// Set stores a value by a string key.
 func (d *Dict) Set(key string, value Value) { d.put(key, key, value) }
 
-// Get returns the value under a string key.
+// Get returns the value of a string key; ok is false if there is none.
 func (d *Dict) Get(key string) (Value, bool) { return d.lookup(key) }
 
 // Len returns the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
 
-// set stores a value under any key; it returns false for a value that cannot be a key.
+// set stores a value by any key; it returns false if the key is not hashable in Python.
 func (d *Dict) set(key, value Value) bool {
 	k, ok := dictKey(key)
 	if ok {
@@ -150,7 +151,7 @@ func (d *Dict) items() *List {
 	return out
 }
 
-// truth returns Python's truth value.
+// truth returns Python's bool(v).
 func truth(v Value) bool {
 	switch v := v.(type) {
 	case nil, Undefined:
@@ -201,7 +202,7 @@ func typeName(v Value) string {
 	return "function"
 }
 
-// number returns a value as a number; booleans count as 0 and 1.
+// number returns a value as an integer and a float; booleans are 0 and 1. ok is false if it is not a number.
 func number(v Value) (i int64, f float64, isInt, ok bool) {
 	switch v := v.(type) {
 	case bool:
@@ -217,7 +218,7 @@ func number(v Value) (i int64, f float64, isInt, ok bool) {
 	return 0, 0, false, false
 }
 
-// All yields the entries in order, with keys as text.
+// All yields the entries in order, with keys converted to text.
 func (d *Dict) All() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
 		for i, key := range d.keys {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Word reads true, false or null.
+// Word reads the literal true, false or null.
 func (s *Scanner) Word() (string, error) {
 	s.Next()
 	for _, w := range [...]string{"true", "false", "null"} {
@@ -17,7 +17,7 @@ func (s *Scanner) Word() (string, error) {
 	return "", s.Expected("true, false or null")
 }
 
-// Number reads a number by JSON's grammar, which is narrower than Go's, and returns its text, a view.
+// Number reads a number and returns its text, a slice of Text. JSON's grammar for numbers is narrower than Go's.
 func (s *Scanner) Number() ([]byte, error) {
 	if c := s.Next(); c != '-' && (c < '0' || c > '9') {
 		return nil, s.Expected("a number")
@@ -27,7 +27,7 @@ func (s *Scanner) Number() ([]byte, error) {
 		s.Pos++
 	}
 	switch {
-	case s.at('0'): // no digit may follow, because JSON has no leading zeros
+	case s.at('0'): // JSON has no leading zeros
 		s.Pos++
 	case !s.digits():
 		return nil, s.Expected("a digit")
@@ -68,8 +68,8 @@ func (s *Scanner) digits() bool {
 	return s.Pos > from
 }
 
-// Str reads a string. The result is a view of the text or, if the string has escapes, valid until the next string is
-// read.
+// Str reads a string. The result is a slice of Text or, if the string has escapes, of a buffer that the next string
+// overwrites.
 func (s *Scanner) Str() ([]byte, error) {
 	if s.Next() != '"' {
 		return nil, s.Expected("a string")
@@ -103,8 +103,7 @@ func (s *Scanner) Str() ([]byte, error) {
 	}
 }
 
-// plain advances to the next byte of a string that does not stand for itself: a quote, a backslash or a control
-// character.
+// plain advances to the next quote, backslash or control character of a string.
 func (s *Scanner) plain() {
 	for s.Pos < len(s.Text) {
 		if b := s.Text[s.Pos]; b == '"' || b == '\\' || b < ' ' {
@@ -114,7 +113,7 @@ func (s *Scanner) plain() {
 	}
 }
 
-// escape reads one escape sequence and appends the character it encodes.
+// escape reads one escape sequence and appends its character to buf.
 func (s *Scanner) escape() error {
 	start := s.Pos
 	s.Pos++
@@ -151,7 +150,7 @@ func (s *Scanner) escape() error {
 	return s.Expected("an escape character after the backslash")
 }
 
-// unescaped returns the character of a one-letter escape; 0 if there is no such escape.
+// unescaped returns the character of a one-letter escape, or 0 if there is no such escape.
 func unescaped(c byte) byte {
 	switch c {
 	case '"', '\\', '/':
@@ -170,7 +169,7 @@ func unescaped(c byte) byte {
 	return 0
 }
 
-// codeUnit reads uXXXX.
+// codeUnit reads the u and four hexadecimal digits of an escape.
 func (s *Scanner) codeUnit() (rune, error) {
 	s.Pos++
 	if s.Pos+4 > len(s.Text) {

@@ -1,8 +1,8 @@
-// Package jsonscan reads JSON text from front to back without building a tree of it. Text goes in; names, strings and
-// numbers come out one by one, as views of the text where they can, with the byte offset of everything.
+// Package jsonscan is a JSON parser that builds no tree. It returns names, strings and numbers one by one, as slices of
+// the text if possible, with byte offsets.
 //
-// It is used where encoding/json cannot be: that keeps the last of two equal names, which lets a checkpoint header
-// describe a tensor twice, it has no offsets of values, and it allocates for every token of a vocabulary.
+// It is used instead of encoding/json, which accepts duplicate names (a checkpoint header could describe a tensor
+// twice), returns no offsets of values, and allocates for every token of a vocabulary.
 package jsonscan
 
 import (
@@ -10,24 +10,24 @@ import (
 	"unicode/utf8"
 )
 
-// Scanner is a position in a JSON text. The zero value of every field except Text is usable.
+// Scanner reads a JSON text. All fields except Text are optional.
 type Scanner struct {
-	Text []byte // valid UTF-8, see InvalidUTF8
+	Text []byte // valid UTF-8; check it with InvalidUTF8
 	Pos  int    // offset of the next byte
-	Name string // name of the text in errors: "body", "header"
+	Name string // name of the text for errors, such as "body" or "header"
 
-	// MaxDepth bounds the nesting depth of arrays and objects; 0 means 128.
+	// MaxDepth is the maximum nesting depth of arrays and objects; 0 means 128.
 	MaxDepth int
 
-	// Lone is called with the offset of an escape that is half of a surrogate pair, which is then read as U+FFFD.
-	// Without it such an escape is a syntax error.
+	// Lone, if not nil, is called with the offset of an escape of a single surrogate, which is then read as U+FFFD. If
+	// Lone is nil, such an escape is a syntax error.
 	Lone func(at int)
 
 	depth int
-	buf   []byte // text of the last string that had escapes
+	buf   []byte // unescaped text of the last string with escapes
 }
 
-// SyntaxError is text that is not JSON, or not a value of the expected type.
+// SyntaxError means that the text is not JSON, or that a value has another type than expected.
 type SyntaxError struct {
 	Pos    int
 	Reason string
@@ -65,7 +65,7 @@ const (
 	Object
 )
 
-// String returns the kind with its article.
+// String returns the kind with an article, such as "a string".
 func (k Kind) String() string {
 	switch k {
 	case Null:
@@ -85,7 +85,7 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// Kind returns the kind of the next value, which is not read.
+// Kind returns the kind of the next value without reading the value.
 func (s *Scanner) Kind() (Kind, error) {
 	switch b := s.Next(); {
 	case b == '{':
@@ -109,8 +109,7 @@ func (s *Scanner) Kind() (Kind, error) {
 	return None, s.Expected("a value")
 }
 
-// Next skips white space and returns the next byte, or 0 at the end. A zero byte in the text is not valid JSON
-// either.
+// Next skips white space and returns the next byte, or 0 at the end of the text. A zero byte is never valid JSON.
 func (s *Scanner) Next() byte {
 	for s.Pos < len(s.Text) {
 		switch c := s.Text[s.Pos]; c {
@@ -123,8 +122,8 @@ func (s *Scanner) Next() byte {
 	return 0
 }
 
-// End returns an error unless only white space is left. what names the expected end in the error: "the end of the
-// body".
+// End returns an error unless only white space follows. what describes the expected end in the error, such as "the end
+// of the body".
 func (s *Scanner) End(what string) error {
 	if s.Next(); s.Pos < len(s.Text) {
 		return s.Expected(what)
@@ -137,7 +136,7 @@ func (s *Scanner) Errorf(at int, format string, args ...any) error {
 	return &SyntaxError{Pos: at, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Expected returns a syntax error that names what was expected and the text at the current offset.
+// Expected returns a syntax error with what was expected and the text at the current position.
 func (s *Scanner) Expected(what string) error {
 	return s.Errorf(s.Pos, "expected %s, found %s", what, s.found())
 }
@@ -157,8 +156,8 @@ func (s *Scanner) name() string {
 	return s.Name
 }
 
-// Object calls member for every name, with the scanner before the value, which member must read, and with the offset
-// of the name. The name is valid until the next string is read.
+// Object reads an object. It calls member for every name with its offset; member must read the value. The name is valid
+// until the next string is read.
 func (s *Scanner) Object(member func(name []byte, at int) error) error {
 	if s.Next() != '{' {
 		return s.Expected("an object")
@@ -183,7 +182,7 @@ func (s *Scanner) Object(member func(name []byte, at int) error) error {
 	}
 }
 
-// Array calls element before every element; element must read it.
+// Array reads an array. It calls element for every element; element must read it.
 func (s *Scanner) Array(element func() error) error {
 	if s.Next() != '[' {
 		return s.Expected("an array")
@@ -202,7 +201,7 @@ func (s *Scanner) Array(element func() error) error {
 	}
 }
 
-// Enter advances past the opening bracket at the current offset.
+// Enter reads an opening bracket and checks the nesting depth.
 func (s *Scanner) Enter() error {
 	limit := s.MaxDepth
 	if limit == 0 {
@@ -215,7 +214,8 @@ func (s *Scanner) Enter() error {
 	return nil
 }
 
-// More reports whether another member or element follows, and advances past the comma or the closing bracket.
+// More reports whether another member or element follows. It reads the comma or the closing bracket; first is true
+// before the first element.
 func (s *Scanner) More(closing byte, first bool) (bool, error) {
 	b := s.Next()
 	if b == closing {
@@ -252,7 +252,7 @@ func (s *Scanner) Member() ([]byte, error) {
 	return name, nil
 }
 
-// Skip reads one value of any kind and checks its syntax.
+// Skip reads a value of any kind and checks its syntax.
 func (s *Scanner) Skip() error {
 	kind, err := s.Kind()
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *Scanner) Skip() error {
 	return err
 }
 
-// Raw reads one value of any kind and returns its text, a view.
+// Raw reads a value of any kind and returns its text, a slice of Text.
 func (s *Scanner) Raw() ([]byte, error) {
 	s.Next()
 	from := s.Pos
@@ -285,7 +285,7 @@ func (s *Scanner) has(word string) bool {
 	return string(s.Text[s.Pos:min(s.Pos+len(word), len(s.Text))]) == word
 }
 
-// Clip shortens a piece of the text for an error message.
+// Clip shortens a text for error messages.
 func Clip(piece string) string {
 	const most = 48
 	if len(piece) <= most {

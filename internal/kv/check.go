@@ -6,9 +6,8 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Check walks the pool, its sequences and its prefix index and returns the first violated invariant. Its time is
-// proportional to the size of the pool. Check is meant for diagnosis and for tests, where it can be called after any
-// call.
+// Check examines the pool, its sequences and its prefix index, and returns the first violated invariant. Its time is
+// proportional to the size of the pool. It is for diagnosis and tests, and may be called between any two calls.
 func (p *Pool) Check() error {
 	if err := p.index.Check(); err != nil {
 		return fmt.Errorf("kv: %w", err)
@@ -23,15 +22,15 @@ func (p *Pool) Check() error {
 	return nil
 }
 
-// checker holds the memory of one call of Check.
+// checker holds the buffers of a call of Check.
 type checker struct {
 	*Pool
-	holders []int32 // [Pages] number of page tables found to hold the page
-	place   []int   // [Pages] index of the page in these tables, valid if holders > 0
-	free    []bool  // [Pages] the page was found in the free list
+	holders []int32 // [Pages] number of page tables that contain the page
+	place   []int   // [Pages] index of the page in these tables, if holders > 0
+	free    []bool  // [Pages] whether the page is in the free list
 }
 
-// sequences checks that every open sequence fits its page table, and that closed sequences hold no pages.
+// sequences checks that every open sequence has the pages for its tokens, and that closed sequences have none.
 func (c *checker) sequences() error {
 	for i, q := range c.open {
 		if q.slot != i {
@@ -74,8 +73,8 @@ func (c *checker) sequence(q *sequence) error {
 	return nil
 }
 
-// entry checks that a full page of a publishing sequence is stored as the successor of the page before it, and that a
-// page that can still be written is private.
+// entry checks page i of a sequence. A full page of a publishing sequence must be in the prefix index, after the page
+// before it; a page that can still be written must not be shared.
 func (c *checker) entry(q *sequence, i int) error {
 	page, parent := Page(q.table[i]), prefix.None
 	if i > 0 {
@@ -94,7 +93,7 @@ func (c *checker) entry(q *sequence, i int) error {
 	return nil
 }
 
-// freeList checks that no page is listed as free twice.
+// freeList checks that the free list contains no page twice.
 func (c *checker) freeList() error {
 	for _, page := range c.Pool.free {
 		if int(page) < c.cfg.FirstPage || int(page) >= c.cfg.Pages || c.free[page] {
@@ -105,8 +104,8 @@ func (c *checker) freeList() error {
 	return nil
 }
 
-// states checks that every page has exactly one of the states free, in use and cached, and that its references equal
-// the number of page tables that contain it.
+// states checks that every page is either free, in use or cached, and that its reference count equals the number of
+// page tables that contain it.
 func (c *checker) states() error {
 	for i := range c.refs {
 		page, states := Page(i), 0
@@ -134,9 +133,8 @@ func (c *checker) states() error {
 	return nil
 }
 
-// windowStates checks that every window page has exactly one of the states free, idle and in use; that a page within
-// windows has a window page, with one pin for each of these windows; and that idle window pages belong to pages that
-// can be found again.
+// windowStates checks three invariants: every window page is either free, idle or in use; a page inside a sequence's
+// window has a window page, pinned once per such sequence; idle window pages belong to cached pages.
 func (c *checker) windowStates() error {
 	w := c.win
 	if w == nil {

@@ -11,54 +11,54 @@ import (
 // Page is the number of a page.
 type Page = prefix.Page
 
-// Match states how much of a prompt was found in the cache and why the rest was not found.
+// Match states how many tokens of a prompt were found in the cache, and why no more were found.
 type Match = prefix.Match
 
-// Config describes a pool.
+// Config holds the parameters of a pool.
 type Config struct {
 	// Pages is the number of pages of cache memory, numbered from 0.
 	Pages int
-	// FirstPage is the first page of the pool. Pages with lower numbers have another use: if FirstPage is 1, padding
-	// rows are written to page 0.
+	// FirstPage is the first page of the pool. Pages with lower numbers are reserved: with FirstPage 1, padding rows
+	// are written to page 0.
 	FirstPage int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
-	// Window is the memory of rows to which only later tokens within a window attend; the zero value means that the
-	// pool has no such memory.
+	// Window configures memory for the rows of sliding-window layers, to which only the next tokens attend. The zero
+	// value means that there are no such layers.
 	Window Window
-	// Reuse keeps full pages for later prompts with the same beginning.
+	// Reuse enables the prefix cache: full pages are kept for later prompts with the same beginning.
 	Reuse bool
-	// Main and Index name the byte layouts of main rows and indexer keys. They are part of a page's hash.
+	// Main and Index name the byte layouts of KV rows and indexer keys. They are part of a page's hash.
 	Main, Index string
-	// Identity identifies everything else that the bytes of a page depend on, if pages leave the process: model,
-	// weights and arithmetic. It is part of a page's hash.
+	// Identity identifies the model, weights and arithmetic, on which the bytes of a page also depend. It is set if
+	// pages leave the process, and is part of a page's hash.
 	Identity string
-	// Listener, when set, is called when pages become or cease to be reusable. If it has a method Root(prefix.Hash),
-	// this method is called first, with the root of prompts without a salt.
+	// Listener, if not nil, is called when pages become reusable and when they no longer are. If it has a method
+	// Root(prefix.Hash), this method is called first, with the root hash of prompts without a salt.
 	Listener prefix.Listener
-	// Copier, when set, is called for pages whose rows can be copied elsewhere.
+	// Copier, if not nil, is called for pages whose rows can be copied to other memory.
 	Copier Copier
 }
 
-// Copier copies the rows of pages to other memory. The goroutine that uses the pool calls it. It must not call the
-// pool.
+// Copier copies the rows of pages to other memory. The goroutine that uses the pool calls its methods, which must not
+// call the pool.
 type Copier interface {
-	// Stored is called when a page became reusable. Its rows do not change until Leaving is called for this page.
+	// Stored is called when a page becomes reusable. Its rows do not change until Leaving is called for the page.
 	Stored(Kept)
-	// Leaving is called before the next enqueued pass overwrites the rows of a reusable page, or its window rows. Rows
-	// that are not copied before that pass are lost. If the pool has window pages, Leaving is called once when a page
-	// loses its window page, and not again when the page is evicted later.
+	// Leaving is called when the next pass may overwrite the rows of a reusable page, or its window rows. They must be
+	// copied before that pass. If the pool has window pages, Leaving is called once, when the page loses its window
+	// page, and not again when the page is evicted.
 	Leaving(Kept)
 }
 
-// Kept is a reusable page and the location of its rows. Its tokens are valid during the call.
+// Kept is a reusable page and the location of its rows. Its token slice is valid only during the call.
 type Kept struct {
 	prefix.Stored
 	Page   Page
-	Window int32 // window page of Page, negative if the pool has no window pages
+	Window int32 // window page of Page; negative if there is none
 }
 
-// Validate reports everything that is wrong with a configuration.
+// Validate returns an error that lists all invalid fields, or nil.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -93,7 +93,7 @@ func (c Config) Validate() error {
 	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
 }
 
-// Tag is the label of exported pages; it prevents rows of one layout from being read as rows of another layout.
+// Tag identifies the layout of exported pages, so that rows are not read in another layout.
 type Tag struct {
 	Main, Index string
 	PageTokens  int

@@ -6,17 +6,17 @@ import (
 )
 
 var (
-	// ErrConfig reports a pool that cannot be made; the message lists every problem.
+	// ErrConfig means that a Config is invalid; the message lists all problems.
 	ErrConfig = errors.New("kv: bad configuration")
-	// ErrFull reports that too few pages are free or cached. The error is a *FullError, and the pool has not changed.
+	// ErrFull means that too few pages are free or cached. The error is a *FullError, and the pool has not changed.
 	ErrFull = errors.New("kv: out of pages")
-	// ErrClosed reports the use of a sequence after Close.
+	// ErrClosed means that a sequence was used after Close.
 	ErrClosed = errors.New("kv: sequence is closed")
-	// ErrArgument reports a count that a call does not accept.
+	// ErrArgument means that an argument is out of range.
 	ErrArgument = errors.New("kv: bad argument")
-	// ErrNotReserved reports a commit of more tokens than were reserved.
+	// ErrNotReserved means that more tokens were committed than reserved.
 	ErrNotReserved = errors.New("kv: tokens were not reserved")
-	// ErrCorrupt is wrapped by every error of Check about the pool itself; problems of the prefix index wrap
+	// ErrCorrupt is wrapped by errors of Check about the pool itself; those about the prefix index wrap
 	// prefix.ErrCorrupt.
 	ErrCorrupt = errors.New("kv: pool is corrupt")
 )
@@ -26,10 +26,10 @@ type FullError struct {
 	Needed    int  // number of pages that the call needed
 	Free      int  // number of free pages
 	Evictable int  // number of cached pages that could be evicted
-	Window    bool // the numbers count window pages
+	Window    bool // whether the numbers are those of window pages
 }
 
-// Missing returns how many pages in use would have to be released.
+// Missing returns the number of pages in use that must be released before the call can succeed.
 func (e *FullError) Missing() int { return e.Needed - e.Free - e.Evictable }
 
 // Error returns the numbers of needed, free, cached and missing pages as text.
@@ -42,5 +42,5 @@ func (e *FullError) Error() string {
 		e.Missing())
 }
 
-// Unwrap makes errors.Is(err, ErrFull) hold.
+// Unwrap returns ErrFull.
 func (e *FullError) Unwrap() error { return ErrFull }

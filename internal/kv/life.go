@@ -6,15 +6,15 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// needs returns how many pages n more tokens need in addition to the pages in the table. The sum is computed as an
-// unsigned number, because n may be as large as the largest int.
+// needs returns the number of pages to add to the table for n more tokens. The sum is unsigned, because n may be the
+// largest int.
 func (q *sequence) needs(n int) int {
 	size := uint(q.pool.cfg.PageTokens)
 	pages := min((uint(q.length)+uint(n)+size-1)/size, math.MaxInt)
 	return max(int(pages)-len(q.table), 0)
 }
 
-// extend adds a page to the table; ensure has checked that one is available.
+// extend allocates a page and adds it to the table; the caller has checked with ensure that one is available.
 func (q *sequence) extend() Page {
 	page := q.pool.take()
 	q.table = append(q.table, int32(page))
@@ -24,7 +24,7 @@ func (q *sequence) extend() Page {
 	return page
 }
 
-// store adds a page that has just become full to the index.
+// store adds a page, which has just become full, to the prefix index.
 func (q *sequence) store(tokens []int32) {
 	if !q.publish {
 		return
@@ -52,7 +52,7 @@ func (q *sequence) store(tokens []int32) {
 	}
 }
 
-// shrink releases pages until n pages are left, the last page first, which the index requires.
+// shrink releases all pages after the first n, the last page first, as the index requires.
 func (q *sequence) shrink(n int) {
 	w := q.pool.win
 	for i := len(q.table) - 1; i >= n; i-- {
@@ -80,7 +80,7 @@ func (p *Pool) newSequence() *sequence {
 	return q
 }
 
-// retire closes a sequence that holds no references.
+// retire adds a closed sequence without pages to closed.
 func (p *Pool) retire(q *sequence) {
 	last := len(p.open) - 1
 	p.open[q.slot] = p.open[last]

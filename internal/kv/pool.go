@@ -7,36 +7,36 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Pool allocates pages. One goroutine uses it at a time.
+// Pool allocates pages. Only one goroutine at a time may use it.
 type Pool struct {
 	cfg   Config
 	index *prefix.Index
-	refs  []int32  // [Pages] number of page tables that hold the page
-	free  []Page   // free pages; the last page is allocated next
+	refs  []int32  // [Pages] number of page tables that contain the page
+	free  []Page   // free pages; the last element is allocated next
 	win   *windows // nil if the pool has no window pages
 
 	open   []*sequence
-	closed []*sequence // closed sequences, kept with the memory of their tables for the next Open
-	peeked []int32     // memory for the pages that Peek finds
-	shared prefix.Hash // root of prompts without a salt
+	closed []*sequence // closed sequences, whose memory the next Open uses
+	peeked []int32     // buffer for the pages that Peek finds
+	shared prefix.Hash // root hash of prompts without a salt
 	salts  saltMemory
 	count  counters
-	told   teller // listener of the index
+	told   teller // listener of the prefix index
 }
 
-// teller adds the salt of the storing sequence to the events of the index, which does not know it.
+// teller forwards events of the prefix index, and adds the salt, which the index does not have.
 type teller struct {
 	prefix.Listener
 	salt []byte
 }
 
-// Stored forwards a page that became reusable.
+// Stored forwards the event for a page that became reusable.
 func (t *teller) Stored(s prefix.Stored) {
 	s.Salt = t.salt
 	t.Listener.Stored(s)
 }
 
-// New makes a pool with every page free.
+// New returns a pool in which all pages are free.
 func New(c Config) (*Pool, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -65,23 +65,23 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// Tag returns the label of pages that are exported from this pool.
+// Tag returns the tag for pages that are exported from this pool.
 func (p *Pool) Tag() Tag {
 	return Tag{Main: p.cfg.Main, Index: p.cfg.Index, PageTokens: p.cfg.PageTokens}
 }
 
-// OpenOptions define how a prompt may use the cache.
+// OpenOptions states how a prompt may use the cache.
 type OpenOptions struct {
-	// Salt separates tenants: pages are shared only between sequences with the same salt, and the reasons of lookups
-	// reveal nothing about pages under another salt. Requests with an empty salt share pages with each other.
+	// Salt separates tenants: only sequences with the same salt share pages, and reasons of lookups do not depend on
+	// pages with other salts. An empty salt is also a salt.
 	Salt []byte
 	// Compute is the number of last tokens that must be computed even if they are stored, for example to get their
-	// logits. 0 means 1: the row of the last token is needed for sampling.
+	// logits. 0 means 1, because the row of the last token is needed for sampling.
 	Compute int
 }
 
-// Open starts a sequence and uses the stored pages that hold the beginning of its tokens. The first Match.Tokens tokens
-// need not be computed, and Len starts with that number.
+// Open starts a sequence with the cached pages of the longest prefix of its tokens. The first Match.Tokens tokens need
+// not be computed; Len begins with this number.
 func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	root, err := p.root(o)
 	if err != nil {
@@ -112,8 +112,8 @@ func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	return p.lookup(root, tokens, o, &p.peeked), nil
 }
 
-// Chain returns the hashes of the full pages of a prompt that need not be computed: these are the keys of the pages in
-// storage outside the pool.
+// Chain returns the hashes of the full pages of a prompt, except pages with tokens that must be computed. They are the
+// keys of pages outside the pool.
 func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	root, err := p.root(o)
 	if err != nil || !p.cfg.Reuse {
@@ -123,8 +123,8 @@ func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	return p.index.Chain(root, tokens, limit, make([]prefix.Hash, 0, limit)), nil
 }
 
-// Fit returns how many pages a sequence of these tokens and n more tokens would need in addition to the pages that it
-// could share, and how many pages are available for the sequence. The pool does not change, and no lookup is counted.
+// Fit returns the number of pages that a sequence of these tokens and n more would allocate, beyond those found in the
+// cache, and the number of pages that are available for it. It does not change the pool or its counters.
 func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
 	if n < 0 {
 		return 0, 0, fmt.Errorf("%w: Fit was called for %d more tokens, want 0 or more", ErrArgument, n)
@@ -136,24 +136,23 @@ func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, e
 	available = p.Available()
 	for _, page := range p.peeked {
 		if p.index.IsIdle(Page(page)) {
-			available-- // an idle page that the sequence would share cannot be evicted for it
+			available-- // an idle page that the sequence would use cannot be evicted for it
 		}
 	}
 	return (len(tokens)+n+p.cfg.PageTokens-1)/p.cfg.PageTokens - m.Pages, available, nil
 }
 
-// Available returns how many pages Reserve could allocate: free pages and cached pages.
+// Available returns the number of pages that Reserve can allocate: free pages and cached pages.
 func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
 
-// Reset drops every cached page. Pages in use stay with their sequences, but no page computed before Reset is reused
-// later.
+// Reset removes all pages from the prefix cache. Pages in use stay in their sequences, but are not reused later.
 func (p *Pool) Reset() {
 	p.free = p.index.Clear(p.free)
 	for _, q := range p.open {
 		q.publish = false
 	}
 	for page := range p.refs {
-		// No page can be found again, so window pages that no window reaches are not needed.
+		// Pages can no longer be found, so window pages outside the windows of sequences are freed.
 		if p.win != nil && p.win.pins[page] == 0 {
 			p.win.drop(Page(page))
 		}
@@ -179,8 +178,8 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	if p.win == nil {
 		return m
 	}
-	// A sequence can continue only from a prefix whose window rows for the next token are still stored, so the match is
-	// shortened to the longest such prefix.
+	// The next token attends to window rows, so the match is shortened to the longest prefix whose window rows are
+	// stored.
 	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
 		m.Pages--
 		m.Tokens -= p.cfg.PageTokens
@@ -190,7 +189,7 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	return m
 }
 
-// ensure returns a *FullError unless n pages can be allocated, with their window pages if the pool has any.
+// ensure returns a *FullError unless n pages, with their window pages if there are any, can be allocated.
 func (p *Pool) ensure(n int) error {
 	if n > p.Available() {
 		return &FullError{Needed: n, Free: len(p.free), Evictable: p.index.Idle()}
@@ -198,7 +197,7 @@ func (p *Pool) ensure(n int) error {
 	return p.win.ensure(n)
 }
 
-// take allocates a page; ensure has checked that one is available.
+// take allocates a page; the caller has checked with ensure that one is available.
 func (p *Pool) take() Page {
 	if len(p.free) == 0 {
 		page, ok := p.index.Oldest()
@@ -221,13 +220,13 @@ func (p *Pool) take() Page {
 	return page
 }
 
-// saltMemory holds the latest salts by root, for the copier.
+// saltMemory maps recent root hashes to salts, for the copier.
 type saltMemory struct {
 	byRoot map[prefix.Hash][]byte
 	bytes  int
 }
 
-// maxSaltBytes is the maximum memory of stored salts; saltBytes is the overhead of one salt.
+// maxSaltBytes is the maximum memory of a saltMemory in bytes, saltBytes the overhead per salt.
 const (
 	maxSaltBytes = 1 << 20
 	saltBytes    = 160
@@ -246,7 +245,7 @@ func (s *saltMemory) note(root prefix.Hash, salt []byte) {
 	s.bytes += n
 }
 
-// leaving calls the copier before a page, or its window page, is evicted.
+// leaving calls the copier before a page or its window page is evicted.
 func (p *Pool) leaving(page Page, window int32) {
 	if p.cfg.Copier == nil {
 		return

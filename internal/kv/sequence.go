@@ -6,33 +6,33 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Sequence is a handle of an open sequence: it gives access to the page table and to the number of tokens in the cache.
-// Copies of a handle refer to one sequence. After Close every copy is stale: its methods return ErrClosed or zero, even
-// if another sequence uses the memory. The zero Sequence is closed.
+// Sequence is a handle of an open sequence, with its page table and its number of tokens. Copies of a handle refer to
+// the same sequence. After Close their methods return ErrClosed or zero, even if another sequence uses the memory. The
+// zero Sequence is closed.
 type Sequence struct {
 	q          *sequence
 	generation uint64
 }
 
-// sequence is the data that a handle points to. The pool keeps it for the next Open, with the memory of its table.
+// sequence is the data of a handle. After Close, the pool keeps it and its slices for the next Open.
 type sequence struct {
 	pool       *Pool
-	generation uint64 // incremented by Close, so that old handles are recognised
+	generation uint64 // incremented by Close, so that old handles are detected
 	slot       int    // index in pool.open
 
-	table   []int32 // page table: full pages, the page being filled, reserved pages
-	windows []int32 // window page of each page in table, none for pages before reached; nil without window pages
-	reached int     // number of pages before the window; the window pages after them are pinned
+	table   []int32 // page table: full pages, the page that is being filled, reserved pages
+	windows []int32 // [table] window page, or none for pages before reached; nil without window pages
+	reached int     // number of pages before the window; those after them have pinned window pages
 	length  int     // number of committed tokens
 	reused  int     // number of tokens that Open found in the cache
 	tail    []int32 // committed tokens of the page that is being filled
 	root    prefix.Hash
-	salt    []byte // salt of root
-	publish bool   // the index has the last full page, so the next full page will be added
+	salt    []byte // salt of the root
+	publish bool   // whether the index has the last full page, so that the next one can be added
 }
 
-// Reserve reserves space for the rows of n more tokens after Len. Space that was reserved before is included. Cached
-// pages are evicted if needed. If too few pages are available, Reserve returns a *FullError, and nothing has changed.
+// Reserve allocates pages for the rows of the n tokens after Len, including those that are already reserved. Cached
+// pages are evicted if needed. If too few pages are available, it returns a *FullError and changes nothing.
 func (s Sequence) Reserve(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s Sequence) Reserve(n int) error {
 	return nil
 }
 
-// Needs returns how many pages Reserve(n) would allocate.
+// Needs returns the number of pages that Reserve(n) would allocate.
 func (s Sequence) Needs(n int) int {
 	q, err := s.live()
 	if err != nil || n < 0 {
@@ -60,8 +60,8 @@ func (s Sequence) Needs(n int) int {
 	return q.needs(n)
 }
 
-// Commit reports that the rows of these tokens, the next after Len, are written and accepted. Their rows must have been
-// reserved. Pages that become full are reusable after this call.
+// Commit adds tokens after Len whose rows have been written and accepted. The rows must have been reserved. Pages that
+// become full are then reusable.
 func (s Sequence) Commit(tokens []int32) error {
 	q, err := s.live()
 	if err != nil {
@@ -91,9 +91,9 @@ func (s Sequence) Commit(tokens []int32) error {
 	return nil
 }
 
-// Truncate releases the pages of rows from the n-th token on: reserved pages whose rows were not committed. Committed
-// tokens can be removed only from the page being filled, since full pages are never written again, and only while the
-// window rows of the shorter sequence are stored; otherwise Truncate returns ErrArgument, and nothing has changed.
+// Truncate removes the tokens from index n on, and releases their pages and all reserved pages. Committed tokens can be
+// removed only from the page that is being filled, since full pages are never written again, and only if the window
+// rows of the shorter sequence are stored. Otherwise Truncate returns ErrArgument and changes nothing.
 func (s Sequence) Truncate(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -116,8 +116,8 @@ func (s Sequence) Truncate(n int) error {
 	return nil
 }
 
-// Pages returns the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It covers the committed and the
-// reserved tokens, and is valid until the next call that changes the sequence.
+// Pages returns the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It includes reserved pages, and
+// is valid until the next call that changes the sequence.
 func (s Sequence) Pages() []int32 {
 	q, err := s.live()
 	if err != nil {
@@ -126,7 +126,7 @@ func (s Sequence) Pages() []int32 {
 	return q.table
 }
 
-// Unshared returns how many pages no other sequence holds: these pages become available when this sequence ends.
+// Unshared returns the number of pages that no other sequence uses. They become available when this sequence is closed.
 func (s Sequence) Unshared() (n int) {
 	q, err := s.live()
 	if err != nil {
@@ -149,7 +149,7 @@ func (s Sequence) Len() int {
 	return q.length
 }
 
-// Reused returns how many tokens Open found in the cache.
+// Reused returns the number of tokens that Open found in the cache.
 func (s Sequence) Reused() int {
 	q, err := s.live()
 	if err != nil {

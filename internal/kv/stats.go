@@ -2,29 +2,29 @@ package kv
 
 import "sparrow/internal/kv/prefix"
 
-// Stats holds the current numbers of pages of a pool, and its counters so far.
+// Stats holds the current numbers of pages of a pool, and its counters.
 type Stats struct {
-	// Pages = Free + Cached + Used; reserved pages are not counted.
+	// Pages = Free + Cached + Used, without reserved pages.
 	Pages, Free, Cached, Used int
 	// Sequences is the number of open sequences.
 	Sequences int
-	// Lookups counts calls of Open, PromptTokens their tokens, ReusedTokens those found in the cache.
+	// Lookups counts calls of Open, PromptTokens their tokens, and ReusedTokens the tokens found in the cache.
 	Lookups, PromptTokens, ReusedTokens int64
-	// Stops counts lookups by the reason they stopped.
+	// Stops counts lookups by the reason why they stopped.
 	Stops [prefix.Stops]int64
-	// Evictions counts cached pages evicted to make room.
+	// Evictions counts the cached pages that were evicted.
 	Evictions int64
-	// Windows = WindowsFree + WindowsIdle + those in use; idle window pages belong to cached rows and are evicted if
-	// needed.
+	// Windows is the number of window pages: free, idle, or in use. Idle window pages belong to cached pages and are
+	// evicted if needed.
 	Windows, WindowsFree, WindowsIdle int
-	// WindowEvictions counts idle window pages evicted to make room.
+	// WindowEvictions counts the idle window pages that were evicted.
 	WindowEvictions int64
 }
 
-// Usage returns the share of pages in use, 0 to 1. Cached pages are not in use: they are evicted if needed.
+// Usage returns the share of pages in use, 0 to 1. Cached pages do not count, because they are evicted if needed.
 func (s Stats) Usage() float64 { return float64(s.Used) / float64(s.Pages) }
 
-// Add adds the counts of another pool.
+// Add adds the numbers of another pool.
 func (s *Stats) Add(o Stats) {
 	s.Pages, s.Free, s.Cached, s.Used = s.Pages+o.Pages, s.Free+o.Free, s.Cached+o.Cached, s.Used+o.Used
 	s.Sequences += o.Sequences
@@ -38,7 +38,7 @@ func (s *Stats) Add(o Stats) {
 		s.WindowsIdle+o.WindowsIdle
 }
 
-// Stats returns the numbers of pages and the counters.
+// Stats returns the current values.
 func (p *Pool) Stats() Stats {
 	s := Stats{
 		Pages: p.cfg.Pages - p.cfg.FirstPage, Free: len(p.free), Cached: p.index.Idle(), Sequences: len(p.open),
@@ -53,7 +53,7 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
-// counters holds the counters of a pool; they only grow.
+// counters holds the counters of a pool, which never decrease.
 type counters struct {
 	lookups, prompt, reused, evictions int64
 	stops                              [prefix.Stops]int64

@@ -2,42 +2,40 @@ package kv
 
 import "fmt"
 
-// Window describes the memory of rows that later tokens no longer attend to. A page of such rows is a window page.
-// Every page within a sequence's window has a window page, which is released when the window has moved past the page;
-// the page itself stays allocated.
+// Window configures memory for the rows of sliding-window layers, in window pages. Every page inside a sequence's
+// window has a window page, which is released when the window has moved past the page. The page itself stays allocated.
 type Window struct {
-	// Pages is the number of window pages, numbered from First on. 0 means that the pool has no such memory: rows are
-	// kept as long as their page.
+	// Pages is the number of window pages; their numbers begin at First. 0 means that all rows are kept as long as
+	// their page.
 	Pages int
-	// Tokens is the number of tokens that a row attends to in the window, including its own token.
+	// Tokens is the number of tokens in the window of a row, including its own.
 	Tokens int
-	// First is the number of the first window page: window pages with lower numbers belong to other pools.
+	// First is the lowest number of a window page; window pages with lower numbers belong to other pools.
 	First int
-	// Spacing, if not 0, means that a window page holds a snapshot as large as the rows of many pages. Snapshots inside
-	// a sequence are then evicted first, except one in every Spacing pages, because requests that continue the sequence
-	// use a later snapshot. The last snapshot of a sequence is evicted by age, like other window pages.
+	// Spacing, if not 0, means that a window page holds a snapshot of a state, which is as large as the rows of many
+	// pages. Snapshots of a sequence are evicted first, except the last one, from which requests continue the sequence,
+	// and one in every Spacing pages. These are evicted by age.
 	Spacing int
 }
 
-// Load describes the sequences that a pool is sized for.
+// Load describes the sequences for which SizeWindow sizes a pool.
 type Load struct {
 	Pages, PageTokens int
-	Window            int // tokens that a row attends to
+	Window            int // tokens in the window of a row
 	Running           int // maximum number of running sequences
 	StepTokens        int // maximum number of new tokens in a step
-	// Spacing is the spacing of Window. If it is not 0, the window pages kept for reuse take as much memory as the
-	// pages: PageBytes for each page, divided into window pages of WindowBytes.
+	// Spacing is Window.Spacing. If it is not 0, window pages kept for reuse may use as much memory as the pages: Pages
+	// * PageBytes bytes, in window pages of WindowBytes.
 	Spacing                int
 	PageBytes, WindowBytes int64
 }
 
-// keptShare sets the number of window pages kept for reuse: one for every keptShare pages, so that prompts can continue
-// after these pages.
+// keptShare determines the window pages that are kept for reuse: one per keptShare pages.
 const keptShare = 8
 
-// SizeWindow returns the window pages of a pool: the maximum that running sequences use, the pages that a step writes
-// before it releases any, and a share for reuse. The result is at most one window page for each page, and at least the
-// number that a single sequence needs.
+// SizeWindow returns the Window for a pool. Its pages suffice for all running sequences, for the pages that a step
+// writes before it releases any, and for some reuse. There is at most one window page per page, and at least as many as
+// a single sequence needs.
 func SizeWindow(l Load) Window {
 	w := Window{Pages: 1, Tokens: l.Window, Spacing: l.Spacing}
 	each := w.PerSequence(l.PageTokens)
@@ -50,7 +48,7 @@ func SizeWindow(l Load) Window {
 	return w
 }
 
-// PerSequence returns the maximum number of window pages of a sequence between two steps that each add one token.
+// PerSequence returns the maximum number of window pages of a sequence between two decode steps.
 func (w Window) PerSequence(pageTokens int) int {
 	if w.Pages == 0 {
 		return 0
@@ -58,27 +56,27 @@ func (w Window) PerSequence(pageTokens int) int {
 	return (w.Tokens-1+pageTokens-1)/pageTokens + 1
 }
 
-// first returns the first page whose window rows the token after n others attends to.
+// first returns the index of the first page inside the window of the token after n others.
 func (w Window) first(n, pageTokens int) int { return max(n-w.Tokens+1, 0) / pageTokens }
 
-// windows is the state of all window pages. A window page is free; in use, if its page is within some sequence's
-// window; or idle, if its page is stored but within no window. Idle window pages are kept until their memory is needed,
-// so that a prompt can continue after the page.
+// windows is the state of all window pages. A window page is in use if its page is inside a sequence's window, idle if
+// its page is only cached, and otherwise free. Idle window pages are kept until their memory is needed, so that a
+// prompt can continue after the page.
 type windows struct {
-	of    []int32 // [Pages] window page of each page, none for pages without one
-	pins  []int32 // [Pages] number of sequences whose window includes the page
-	owner []Page  // [Window.Pages] page that each window page belongs to, valid unless it is free
+	of    []int32 // [Pages] window page of the page, or none
+	pins  []int32 // [Pages] number of sequences whose window contains the page
+	owner []Page  // [Window.Pages] page of the window page; valid unless it is free
 	free  []int32
 
-	// Idle window pages in the order in which they became idle: they form a list, linked by older and newer.
+	// The idle window pages as a linked list, in the order in which they became idle.
 	older, newer   []int32 // [Window.Pages] neighbours in the list
 	oldest, newest int32
 	idle           int
 	evictions      int64
-	leaving        func(Page, int32) // called before the window page of a page is given to another page
+	leaving        func(Page, int32) // called before the window page of a page is reused for another page
 }
 
-// none means that there is no window page.
+// none is the number of no window page.
 const none int32 = -1
 
 func newWindows(c Config, leaving func(Page, int32)) *windows {
@@ -99,7 +97,7 @@ func newWindows(c Config, leaving func(Page, int32)) *windows {
 	return w
 }
 
-// available returns how many window pages can be allocated.
+// available returns the number of window pages that can be allocated.
 func (w *windows) available() int { return len(w.free) + w.idle }
 
 // ensure returns a *FullError unless n window pages can be allocated.
@@ -110,7 +108,7 @@ func (w *windows) ensure(n int) error {
 	return nil
 }
 
-// take assigns a window page to a page that was just allocated; ensure has checked that one is available.
+// take allocates a window page for a new page; the caller has checked with ensure that one is available.
 func (w *windows) take(page Page) int32 {
 	if w == nil {
 		return none
@@ -129,7 +127,7 @@ func (w *windows) take(page Page) int32 {
 	return x
 }
 
-// pin records that a further window includes a page that has a window page, and returns the window page.
+// pin records that another window contains a page, and returns its window page.
 func (w *windows) pin(page Page) int32 {
 	x := w.of[page]
 	if w.pins[page] == 0 {
@@ -139,8 +137,8 @@ func (w *windows) pin(page Page) int32 {
 	return x
 }
 
-// unpin records that a window no longer includes a page. If no window includes the page any more, the window page
-// becomes idle if the page can be found again, else free.
+// unpin records that a window no longer contains a page. If no window contains it, the window page becomes idle if the
+// page is stored in the prefix index, otherwise free.
 func (w *windows) unpin(page Page, stored bool) {
 	w.pins[page]--
 	if w.pins[page] > 0 {
@@ -152,7 +150,7 @@ func (w *windows) unpin(page Page, stored bool) {
 	}
 }
 
-// first moves an idle window page to the oldest end of the list, so that it is evicted first.
+// first moves an idle window page to the oldest end of the list, so that it is evicted next.
 func (w *windows) first(page Page) {
 	x := w.of[page]
 	if x == none || w.pins[page] > 0 {
@@ -169,7 +167,7 @@ func (w *windows) first(page Page) {
 	w.idle++
 }
 
-// drop frees the window page of a page that is within no window, if it has one.
+// drop frees the window page, if there is one, of a page that is in no window.
 func (w *windows) drop(page Page) {
 	if w == nil || w.of[page] == none {
 		return
@@ -180,8 +178,8 @@ func (w *windows) drop(page Page) {
 	w.free = append(w.free, x)
 }
 
-// reaches reports whether the window rows of the next token are stored, for a sequence whose first n tokens are in
-// these pages.
+// reaches reports whether the window rows that token n attends to are stored. table holds the pages of the tokens
+// before it.
 func (w *windows) reaches(table []int32, c *Config, n int) bool {
 	for i := c.Window.first(n, c.PageTokens); i*c.PageTokens < n; i++ {
 		if w.of[table[i]] == none {
@@ -191,7 +189,7 @@ func (w *windows) reaches(table []int32, c *Config, n int) bool {
 	return true
 }
 
-// link adds a window page as the newest page of the idle list.
+// link adds a window page at the newest end of the idle list.
 func (w *windows) link(x int32) {
 	w.older[x], w.newer[x] = w.newest, none
 	if w.newest == none {
@@ -218,8 +216,8 @@ func (w *windows) unlink(x int32) {
 	w.idle--
 }
 
-// WindowsAvailable returns how many window pages Reserve could allocate: free and idle window pages. It returns 0 if
-// the pool has no window pages.
+// WindowsAvailable returns the number of window pages that Reserve can allocate: free and idle ones. It is 0 without
+// window pages.
 func (p *Pool) WindowsAvailable() int {
 	if p.win == nil {
 		return 0
@@ -230,8 +228,7 @@ func (p *Pool) WindowsAvailable() int {
 // WindowsPerSequence returns Window.PerSequence for this pool.
 func (p *Pool) WindowsPerSequence() int { return p.cfg.Window.PerSequence(p.cfg.PageTokens) }
 
-// WindowsMissing returns how many more window pages the sequence will need until it holds its maximum between steps of
-// one token.
+// WindowsMissing returns how many window pages the sequence still needs for its maximum between decode steps.
 func (s Sequence) WindowsMissing() int {
 	q, err := s.live()
 	if err != nil || q.pool.win == nil {
@@ -240,7 +237,7 @@ func (s Sequence) WindowsMissing() int {
 	return max(q.pool.WindowsPerSequence()-(len(q.table)-q.reached), 0)
 }
 
-// Windows returns the table of window pages: entry i belongs to entry i of Pages, and is negative for pages before the
+// Windows returns the table of window pages: entry i is the window page of entry i of Pages, negative before the
 // window. It is nil without window pages, and valid until the next call that changes the sequence.
 func (s Sequence) Windows() []int32 {
 	q, err := s.live()
@@ -250,7 +247,7 @@ func (s Sequence) Windows() []int32 {
 	return q.windows
 }
 
-// advance releases the window pages before the window of the sequence's next token.
+// advance releases the window pages that are before the window of the next token.
 func (q *sequence) advance() {
 	w := q.pool.win
 	if w == nil {
@@ -260,14 +257,14 @@ func (q *sequence) advance() {
 		page := Page(q.table[q.reached])
 		w.unpin(page, q.pool.index.Has(page))
 		if n := q.pool.cfg.Window.Spacing; n > 0 && q.reached > 0 && q.reached%n != 0 {
-			// Requests that continue the sequence use the window rows of a later page.
+			// Requests that continue the sequence need only the window rows of later pages.
 			w.first(Page(q.table[q.reached-1]))
 		}
 		q.windows[q.reached] = none
 	}
 }
 
-// retreat pins again the window pages that the window of a shorter sequence of n tokens includes.
+// retreat pins the window pages in the window of a sequence that is shortened to n tokens.
 func (q *sequence) retreat(n int) error {
 	w := q.pool.win
 	if w == nil {
@@ -288,7 +285,7 @@ func (q *sequence) retreat(n int) error {
 	return nil
 }
 
-// adopt pins the window pages within the window of a sequence that was just given its table.
+// adopt pins the window pages in the window of a sequence whose table was just set.
 func (q *sequence) adopt() {
 	w := q.pool.win
 	if w == nil {

@@ -1,7 +1,7 @@
-// Package mark is text with marks on the bytes that come from a request.
+// Package mark implements text in which the bytes that come from a request are marked.
 //
-// The input is pieces of text, marked or not; the output is their concatenation with the spans of the marked bytes.
-// Marks are stored separately from the text: no character is reserved, and the text is the same with and without them.
+// Pieces of marked and unmarked text are concatenated, and the spans of marked bytes are stored separately, so no
+// character is reserved for marks.
 package mark
 
 import (
@@ -51,7 +51,7 @@ func (t Text) Map(f func(string) string) Text {
 	return b.Text()
 }
 
-// Within returns the parts of spans inside [from, to), as offsets from from.
+// Within returns the parts of spans inside [from, to), as offsets relative to from.
 func Within(spans []Span, from, to int) []Span {
 	first, _ := slices.BinarySearchFunc(spans, from, func(m Span, from int) int {
 		if m.End <= from {

@@ -16,7 +16,7 @@ func Ahead(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	// madvise needs the start of a page, which may precede b. Only that address is used.
+	// madvise needs the address of the start of a page, which may be before b; no byte there is accessed.
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	skip := start % pageBytes
 	_, _, _ = unix.Syscall(unix.SYS_MADVISE, start-skip, uintptr(len(b))+skip, unix.MADV_WILLNEED)

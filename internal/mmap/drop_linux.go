@@ -18,7 +18,7 @@ func Drop(b []byte) {
 		return
 	}
 	if n := (len(b) - skip) / page * page; n > 0 {
-		// An error is ignored: the pages then stay in memory.
+		// An error is ignored: the pages then remain in memory.
 		_ = unix.Madvise(b[skip:][:n], unix.MADV_DONTNEED)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"sparrow/record"
 )
 
-// Widths has the sizes of the rows of a pass's results.
+// Widths holds the sizes of the rows of a pass's results.
 type Widths struct {
 	Vocab   int
 	Hidden  int          // values of a residual row
@@ -20,7 +20,7 @@ type Widths struct {
 func TakeOutputs(p *plan.Plan, a *kernel.Arena, in attn.Inputs, activation kernel.DType, w Widths) *Outputs {
 	first := a.Mark()
 	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab), Rows: in.Array(plan.RecordRows)}
-	if p.WholeLogits < p.Logits || p.Pass == plan.PassBlock { // tokens of a block follow each other
+	if p.WholeLogits < p.Logits || p.Pass == plan.PassBlock { // the tokens of a block are chosen one after another
 		o.Best = Best{Values: a.Take(kernel.F32, p.Logits, 1), IDs: a.Take(kernel.I32, p.Logits, 1),
 			LogSum: a.Take(kernel.F32, p.Logits, 1)}
 	}
@@ -58,19 +58,19 @@ func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Wid
 	return r
 }
 
-// Head multiplies the output rows of a pass by the vocabulary matrix. With several ranks, each multiplies by its own
-// tokens, and all ranks gather the logits.
+// Head multiplies the output rows of a pass by the vocabulary matrix. With several ranks, each rank computes the logits
+// of its part of the vocabulary, and an all-gather joins them.
 type Head struct {
-	rows   kernel.Tensor // i32 [L, 1]: rows of the pass whose logits are computed
-	whole  kernel.Tensor // i32 [w, 1]: output rows that are returned whole; only if some are not
+	rows   kernel.Tensor // i32 [L, 1]: row numbers of the rows whose logits are computed
+	whole  kernel.Tensor // i32 [w, 1]: indices of the output rows whose logits are returned whole; only if some are not
 	picked kernel.Tensor // activation [L, width]: copies of the output rows
 	logits kernel.Tensor // f32 [L, vocabulary]
-	draws  kernel.Tensor // i32 [L, 10]: sampling parameters; without rows if the best tokens are taken
-	own    kernel.Tensor // f32 [L, vocabulary/ranks]: logits of the rank's own tokens; only with several ranks
+	draws  kernel.Tensor // i32 [L, 10]: sampling parameters; without rows for greedy sampling
+	own    kernel.Tensor // f32 [L, vocabulary/ranks]: logits of the rank's tokens; only with several ranks
 	out    *Outputs
 }
 
-// HeadShape has the facts, other than the plan, that the memory of a head depends on.
+// HeadShape holds what the memory of a head depends on, in addition to the plan.
 type HeadShape struct {
 	Activation kernel.DType
 	Width      int // values of an output row
@@ -90,14 +90,14 @@ func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, s Hea
 	return h
 }
 
-// Pick copies the output rows of h.
+// Pick copies the output rows of x [T, width] and returns the copies [L, width].
 func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
 	list.Add(kernel.TakeArgs{Out: h.picked, X: x, Rows: h.rows})
 	return h.picked
 }
 
-// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or samples
-// one, if rows are not returned whole.
+// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and chooses a token for every row whose logits are
+// not returned whole: the most probable, or a sampled token.
 func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	h.Multiply(list, x, w)
 	if !h.out.Best.Values.Given() {
@@ -109,7 +109,7 @@ func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	}
 }
 
-// Multiply adds only the product of Logits.
+// Multiply adds only the matrix product of Logits, without choosing tokens.
 func (h *Head) Multiply(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	if h.own.Given() {
 		list.Add(kernel.MultiplyArgs{Out: h.own, X: x, W: w})
@@ -125,7 +125,8 @@ func (h *Head) Rows() kernel.Tensor { return h.rows }
 // Of returns the logits of output rows from to end, f32 [n, vocabulary].
 func (h *Head) Of(from, end int) kernel.Tensor { return h.logits.Slice(from, end) }
 
-// Choose finds the best token of output rows from to end, or samples one, and returns them, i32 [n, 1].
+// Choose chooses a token for each of the output rows [from, end), the most probable or a sampled token, and returns the
+// tokens, i32 [n, 1].
 func (h *Head) Choose(list *kernel.Builder, from, end int) kernel.Tensor {
 	best, logits := h.out.Best, h.Of(from, end)
 	ids := best.IDs.Slice(from, end)
@@ -150,8 +151,8 @@ func (in *Input) FillTokens(to []int32, vocabulary int) error {
 	})
 }
 
-// HiddenRow returns the hidden state that a row of a drafting pass continues, one of the given number of rows of the
-// previous pass.
+// HiddenRow returns the row of the previous pass, which has the given number of rows, whose hidden state is the input
+// of a row of a drafting pass.
 func (in *Input) HiddenRow(request, token, rows int) (int32, error) {
 	list := in.Hidden[request]
 	if token >= len(list) {

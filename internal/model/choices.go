@@ -9,11 +9,12 @@ import (
 	"sparrow/record"
 )
 
-// Choices records and replaces the choices of a pass. It does nothing in a pass that neither records nor replays.
+// Choices records and replaces the choices (selections and experts) of a pass. In a pass that neither records nor
+// replays, its methods add no operations.
 type Choices struct {
 	out *Outputs
-	// The tensors of replayed choices in the input block. rows and mixed are i32 [P, 1]: rows whose selections, and
-	// rows whose experts, are replayed; -1: none.
+	// Tensors of replayed choices in the input block. rows and mixed, i32 [P, 1], are the rows whose selections and
+	// whose experts are replayed; -1: none.
 	rows, mixed kernel.Tensor
 	selections  kernel.Tensor // i32 [P, selecting layers * K]: replayed selections
 	experts     kernel.Tensor // i32 [P, layers with experts * k]: replayed experts
@@ -21,7 +22,7 @@ type Choices struct {
 	shape       record.Shape
 
 	tally *Tally        // nil if choices are not counted
-	seen  kernel.Tensor // i32 [T, 1]: tokens that rows see
+	seen  kernel.Tensor // i32 [T, 1]: number of tokens that each row may attend to
 }
 
 // NewChoices finds the tensors of recorded choices in the outputs of a pass, and of replayed choices in its inputs.
@@ -36,12 +37,12 @@ func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choi
 	return g
 }
 
-// Count makes the pass count choices of experts; seen is the number of visible tokens of each row, 0 for padding
-// rows. A nil tally counts nothing.
+// Count enables counting of chosen experts in the pass; seen is the number of tokens that each row may attend to, 0 for
+// padding rows. If the tally is nil, nothing is counted.
 func (g *Choices) Count(t *Tally, seen kernel.Tensor) { g.tally, g.seen = t, seen }
 
-// part returns the columns of layer i, which has n columns, if counts accepts the layer; otherwise a tensor that is
-// not given.
+// part returns the columns of layer i in t, in which each layer that counts accepts has n columns. If counts does not
+// accept layer i, it returns the zero Tensor.
 func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.Tensor {
 	if t.Rows == 0 || !counts(i) {
 		return kernel.Tensor{}
@@ -55,7 +56,7 @@ func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.
 	return t.Columns(at, at+n)
 }
 
-// Tap returns the tap of layer i's selection.
+// Tap returns the tensors with which the selection of layer i is recorded or replaced.
 func (g *Choices) Tap(i int) attn.Tap {
 	t := attn.Tap{Rows: g.out.Rows, Places: g.rows}
 	if r := g.out.Recorded; i < len(r) {
@@ -65,14 +66,15 @@ func (g *Choices) Tap(i int) attn.Tap {
 	return t
 }
 
-// ExpertTap records one layer's choice of experts and replaces it. Parts that are not given are skipped.
+// ExpertTap holds the tensors with which one layer's choice of experts is recorded, replaced and counted. Tensors that
+// are not given are skipped.
 type ExpertTap struct {
 	Rows             kernel.Tensor // i32 [R, 1]: rows that are recorded
 	Experts, Weights kernel.Tensor // i32 and f32 [R, k]: receive the experts and routing weights of the recorded rows
 	Places           kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
 	GivenExperts     kernel.Tensor // i32 [P, k]: experts of the replayed rows
 	GivenWeights     kernel.Tensor // f32 [P, k]: routing weights of these experts
-	Counts, Seen     kernel.Tensor // i32 [1, experts] and [T, 1]: counters of choices, and tokens that rows see
+	Counts, Seen     kernel.Tensor // i32 [1, experts] and [T, 1]: counters of choices; tokens that rows may attend to
 }
 
 // Pass replaces chosen experts [T, k] and their weights, records and counts them.
@@ -90,7 +92,7 @@ func (t *ExpertTap) Pass(list *kernel.Builder, experts, weights kernel.Tensor) {
 	}
 }
 
-// ExpertTap returns the tap of layer i's choice of experts.
+// ExpertTap returns the tensors with which layer i's choice of experts is recorded or replaced.
 func (g *Choices) ExpertTap(i int) ExpertTap {
 	t := ExpertTap{Rows: g.out.Rows, Places: g.mixed, Counts: g.tally.layer(i), Seen: g.seen}
 	if r := g.out.Recorded; i < len(r) {
@@ -109,7 +111,7 @@ func (g *Choices) KeepHidden(list *kernel.Builder, i int, rows kernel.Tensor) {
 	}
 }
 
-// FillChoices lists the recorded rows, request after request, and writes the choices of replayed rows.
+// FillChoices lists the recorded rows, ordered by request, and writes the choices of replayed rows.
 func (in *Input) FillChoices(block attn.Block) error {
 	if err := block.FillRecorded(in.Batch.Batch); err != nil {
 		return err
@@ -136,8 +138,8 @@ func (in *Input) FillChoices(block attn.Block) error {
 	return nil
 }
 
-// replayedRow is one replayed row: its index among the replayed rows, its row of the pass and its position in the
-// sequence.
+// replayedRow is one replayed row: its index among the replayed rows, its row number in the pass and its position in
+// the sequence.
 type replayedRow struct {
 	at       int
 	row      int32

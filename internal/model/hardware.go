@@ -14,8 +14,8 @@ func Divide(facts plan.Model, of kernel.Member) (plan.Model, error) {
 	return facts.Divide(of.Count(), how)
 }
 
-// Hardware returns the hardware description for the plans of a device: typical values of its architecture, replaced
-// by the values that the device reports.
+// Hardware returns the hardware description for the plans of a device: the values that the device reports, and typical
+// values of its architecture for all others.
 func Hardware(dev kernel.Machine) (plan.Hardware, error) {
 	own := dev.Hardware()
 	h, err := plan.HardwareFor(own.Arch)

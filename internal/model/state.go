@@ -7,79 +7,79 @@ import (
 	"sparrow/plan"
 )
 
-// Stateful is a model that keeps a state of every sequence in addition to its pages, such as the open groups of a
-// compressor. The state is an input of every step of the sequence, nil for requests that are padding; a step that
-// succeeds advances it. A step that fails leaves it unchanged, or invalid: then the next step returns an error, and the
-// caller must call Truncate(0) and compute the whole sequence again.
+// Stateful is a model with a state for every sequence in addition to its pages, such as the raw rows of incomplete
+// groups. The state is an input of every step of the sequence (nil for padding requests) and is advanced if the step
+// succeeds. If the step fails, the state is unchanged or invalid. If it is invalid, the next step returns an error, and
+// the caller must call Truncate(0) and compute the whole sequence again.
 type Stateful interface {
-	// Reserve allocates the memory of the given number of states at once: as long as no more exist, NewState allocates
-	// none.
+	// Reserve allocates the memory of the given number of states together. NewState allocates no memory while at most
+	// that many states exist.
 	Reserve(states int) error
 	// NewState makes the state of a sequence without tokens.
 	NewState() (State, error)
-	// Commit advances the states of a batch after the pass that computes and stores its rows was enqueued.
+	// Commit advances the states of a batch after the pass of its rows was enqueued.
 	Commit(in *Input)
 }
 
-// State is a Stateful model's state of one sequence. The goroutine that uses the model uses its states.
+// State is a Stateful model's state of one sequence. Only the goroutine that uses the model may use it.
 type State interface {
 	// Len returns the number of tokens that the state covers: the next step of the sequence must begin there.
 	Len() int
-	// Clone returns an equal state for another sequence that has the same tokens so far: a fork.
+	// Clone returns a copy of the state for another sequence with the same tokens so far.
 	Clone() (State, error)
-	// Truncate removes the tokens from n on: rejected drafts, or all of them when the sequence starts over. How many
-	// tokens can be removed depends on the model; n = 0 always works.
+	// Truncate removes the tokens from n on: rejected drafts, or all tokens if the sequence is computed again. How many
+	// tokens can be removed depends on the model; n = 0 is always possible.
 	Truncate(n int) error
 	// Release frees the state's memory. The state must not be used again.
 	Release()
 }
 
-// Windowed is a model some of whose rows are visible to the next few tokens only. They are stored in window pages,
-// which a sequence releases as its window advances, while it keeps its other pages.
+// Windowed is a model to some of whose rows only the next few tokens attend. These rows are stored in window pages,
+// which a sequence releases as its window advances.
 type Windowed interface {
 	Stateful
 	// Window returns the number of tokens that a row attends to in window pages, including its own.
 	Window() int
-	// WindowBytes returns the part of PageBytes that belongs to a window page.
+	// WindowBytes returns the size of a window page in bytes, which PageBytes includes.
 	WindowBytes(cfg *plan.Config) int64
-	// StateBytes returns the memory of one state.
+	// StateBytes returns the size of one state in bytes.
 	StateBytes(cfg *plan.Config) int64
-	// AllocateWindows makes the cache like Allocate, with a separate number of window pages.
+	// AllocateWindows is like Allocate, with a separate number of window pages.
 	AllocateWindows(cfg *plan.Config, pages, windows int) error
 	// Restore makes the state of a sequence that continues after n tokens, a whole number of pages, which another
 	// sequence computed: windows are the window pages of those tokens, of which the last must be present.
 	Restore(n int, windows []int32) (State, error)
 }
 
-// Snapshotted is a Windowed model whose window pages hold snapshots of its states at the ends of pages. Each snapshot
-// is as large as the rows of many pages.
+// Snapshotted is a Windowed model whose window pages hold snapshots of states at the ends of pages. A snapshot has the
+// size of the rows of many pages.
 type Snapshotted interface {
 	Windowed
-	// SnapshotSpacing returns the number of pages between the snapshots inside a sequence that are worth keeping.
+	// SnapshotSpacing returns the number of pages between two snapshots that are kept inside a sequence.
 	SnapshotSpacing() int
 }
 
-// Kept is the state of a sequence as a package of attention keeps it.
+// Kept is the state of a sequence in a package of attention.
 type Kept[S any] interface {
 	comparable
 	Len() int
 	Clone() (S, error)
 	Truncate(n int) error
 	Release()
-	// Check reports whether a sequence whose next token has that position can continue from the state.
+	// Check returns an error unless a sequence whose next token is at position first can continue from the state.
 	Check(sequence, first int) error
 }
 
-// Keeper makes the states that a package of attention keeps.
+// Keeper makes the states of sequences in a package of attention.
 type Keeper[S any] interface {
 	New() (S, error)
 	Reserve(states int) error
 	Held() int
-	// Of checks that a state was made by this Keeper and was not released.
+	// Of returns a state as S, or an error if it was not made by this Keeper or was released.
 	Of(state any, sequence int) (S, error)
 }
 
-// Sequences makes the states of a family's models from those that its attention keeps.
+// Sequences implements Stateful for the models of a family, with states of its package of attention.
 type Sequences[S Kept[S]] struct {
 	Family string // prefix of error texts
 	Keeper Keeper[S]
@@ -96,7 +96,7 @@ func (q *sequence[S]) Clone() (State, error) { return q.of.State(q.kept.Clone())
 func (q *sequence[S]) Truncate(n int) error  { return q.kept.Truncate(n) }
 func (q *sequence[S]) Release()              { q.kept.Release() }
 
-// State returns a state that attention has made, or its error.
+// State returns the State for a state of the package of attention; if err is not nil, it returns err.
 func (s *Sequences[S]) State(kept S, err error) (State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Family, err)
@@ -115,10 +115,10 @@ func (s *Sequences[S]) Reserve(states int) error {
 // NewState makes the state of an empty sequence.
 func (s *Sequences[S]) NewState() (State, error) { return s.State(s.Keeper.New()) }
 
-// States counts the states that were made and not released.
+// States returns the number of states that were made and not released.
 func (s *Sequences[S]) States() int { return s.Keeper.Held() }
 
-// KeptOf returns the state of a sequence of a batch; none (the zero S) if the request is padding.
+// KeptOf returns the state of request r of a batch as S; the zero S if the request is padding.
 func (s *Sequences[S]) KeptOf(given State, in *Input, r int) (none S, err error) {
 	if in.Batch.Batch.Requests[r].Padding {
 		return none, nil
@@ -154,7 +154,7 @@ func (s *Sequences[S]) AllKept(list []S, in *Input, target bool) ([]S, error) {
 	return list, nil
 }
 
-// Advance calls advance with the state of each sequence of a batch that is not padding.
+// Advance calls advance with the state of each request of a batch, except padding.
 func (s *Sequences[S]) Advance(in *Input, advance func(kept S, r int)) {
 	for r, given := range in.States {
 		if q, ok := given.(*sequence[S]); ok {

@@ -10,24 +10,25 @@ import (
 
 // ExpertCounter is a model that counts, on its device, which experts rows choose.
 type ExpertCounter interface {
-	// CountExperts lets passes that are arranged from then on count. Devices that cannot count refuse it.
+	// CountExperts enables counting in all passes that are arranged later. It returns an error if the device cannot
+	// count.
 	CountExperts() error
 	// ReadExperts adds the counts since the previous call to a table. It waits for the device.
 	ReadExperts(to *usage.Table) error
 }
 
-// ExpertMover is a model whose experts move between memories.
+// ExpertMover is a model whose experts can move between device and host memory.
 type ExpertMover interface {
-	// SwapExperts makes expert `in` of a layer, which is in host memory, resident in place of expert `out`, which gets
-	// the methods of `in`. It waits for the device (kernel.ExpertSwapper).
+	// SwapExperts makes expert `in` of a layer, which is in host memory, resident, and moves expert `out` to host
+	// memory, with the previous methods of `in`. It waits for the device (kernel.ExpertSwapper).
 	SwapExperts(layer, in, out int) error
 }
 
-// Tally holds the counters of a model's experts on its device. Nil counts nothing.
+// Tally holds the counters of a model's experts on its device. A nil Tally counts nothing.
 type Tally struct {
 	dev    kernel.Memory
 	counts kernel.Tensor // i32 [layers, experts]
-	last   []uint32      // values at the previous reading; counters wrap around
+	last   []uint32      // values at the previous reading; counters overflow to 0
 	read   []byte
 }
 

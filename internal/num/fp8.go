@@ -24,8 +24,8 @@ func E4M3(f float32) byte {
 // e4m3Number is E4M3 for float32 bits that are not NaN. It has no branches and is small enough to be inlined.
 //
 // One step of the format is 2^(e-3), where e is the value's exponent but at least -6 (biased 121): values below 2^-6
-// are subnormal. Adding 2^(e+20), whose last mantissa bit is one step, leaves the rounded number of steps in the sum's
-// mantissa. Every exponent has 8 codes.
+// are subnormal. In the sum with 2^(e+20), whose last mantissa bit is one step, the mantissa is the rounded number of
+// steps. Every exponent has 8 codes.
 func e4m3Number(b uint32) byte {
 	abs := min(b&absMask32, maxE4M3Bits)
 	exp := max(abs>>23, 121)

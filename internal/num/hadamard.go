@@ -7,8 +7,8 @@ const hadamardNorm = 0.08838834764831845
 
 // Hadamard multiplies v in place by the Sylvester matrix H[i][j] = (-1)^popcount(i&j), without normalisation, in
 // float32 butterflies from stride 1 upwards. The order of the sums must not change, because results are compared
-// bitwise. It panics if the length of v is not a power of two. Two stages run together, which does not change the order
-// of sums.
+// bitwise; two stages are computed together, which does not change it. Hadamard panics if the length of v is not a
+// power of two.
 func Hadamard(v []float32) {
 	n := len(v)
 	if n == 0 || n&(n-1) != 0 {
@@ -42,8 +42,8 @@ func hadamardFirst(v []float32) {
 	}
 }
 
-// hadamardFour runs two consecutive stages over four adjacent runs of one stride, so that each value is loaded and
-// stored once instead of twice.
+// hadamardFour runs two consecutive stages over four adjacent parts of v, so that each value is loaded and stored once
+// instead of twice.
 func hadamardFour(p, q, r, s []float32) {
 	q, r, s = q[:len(p)], r[:len(p)], s[:len(p)]
 	for j := range p {
@@ -53,10 +53,10 @@ func hadamardFour(p, q, r, s []float32) {
 	}
 }
 
-// Hadamard128 rotates one indexer vector of 128 values in place: the input is rounded to bf16, goes through float32
-// butterflies and is multiplied by 128^-1/2, and the result is rounded to bf16. Applied to query and key, it leaves
-// their dot product unchanged except for bf16 rounding, and spreads outliers before FP8 quantisation. It panics if the
-// length of v is not 128.
+// Hadamard128 rotates one indexer vector of 128 values in place: the input is rounded to bf16, transformed with
+// Hadamard, multiplied by 128^-1/2 and rounded to bf16. Applied to query and key, it does not change their dot product
+// except for bf16 rounding, and distributes outliers over all values before FP8 quantisation. It panics if the length
+// of v is not 128.
 func Hadamard128(v []float32) {
 	if len(v) != 128 {
 		panic(fmt.Sprintf("num: hadamard128 needs 128 values, got %d", len(v)))

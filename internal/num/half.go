@@ -2,7 +2,7 @@ package num
 
 import "math"
 
-// Bit patterns of float32 that the conversions to 16-bit formats compare with.
+// Bit patterns of float32 for comparisons in the conversions to 16-bit formats.
 const (
 	signMask32 = 1 << 31
 	absMask32  = signMask32 - 1
@@ -16,8 +16,8 @@ func BF16(f float32) uint16 {
 	if b&absMask32 > infBits32 {
 		return uint16(b>>16) | 0x0040
 	}
-	// Adding slightly less than half of the dropped part, plus the lowest kept bit, carries exactly if nearest-even
-	// rounds up.
+	// The sum with 0x7FFF, slightly less than half of the dropped part, and the lowest kept bit carries into the kept
+	// part exactly if nearest-even rounds up.
 	return uint16((b + 0x7FFF + b>>16&1) >> 16)
 }
 
@@ -62,8 +62,9 @@ func FromF16(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
 }
 
-// roundUnits returns the positive float32 abs as a number of units. magicBits is the float32 whose last mantissa bit
-// equals one unit: the addition rounds to nearest even, and the mantissa of the sum is the number of units.
+// roundUnits returns the number of units of the positive float32 whose bits are abs, rounded to nearest even. magicBits
+// is the float32 whose last mantissa bit equals one unit: the addition rounds to nearest even, and the mantissa of the
+// sum is the number of units.
 func roundUnits(abs, magicBits uint32) uint32 {
 	return math.Float32bits(math.Float32frombits(abs)+math.Float32frombits(magicBits)) - magicBits
 }

@@ -12,9 +12,9 @@ var e2m1Values = [16]float32{
 }
 
 // E8M0 encodes a scale as an exponent byte, value 2^(b-127). Powers of two from 2^-127 to 2^127 are exact. Other values
-// in this range are rounded up to the next power, so that a block divided by its scale never overflows. Zero and values
-// below 2^-127 give 0x00, and values above 2^127 give 0xFE. NaN and negative values, which the format cannot represent,
-// give 0xFF.
+// in this range are rounded up to the next power, so that a block divided by its scale does not overflow. Zero and
+// values below 2^-127 give 0x00, and values above 2^127 give 0xFE. NaN and negative values, which the format cannot
+// represent, give 0xFF.
 func E8M0(f float32) byte {
 	b := math.Float32bits(f)
 	switch {
@@ -79,8 +79,8 @@ var e2m1Pairs = func() (t [256][2]float32) {
 }()
 
 // QuantE2M1 quantises a group into pairs of codes, dst[:len(src)/2], and returns the code of its scale: the power of
-// two at or above amax/6, with amax at least 1e-4. Infinities and NaN count for the scale as in QuantE4M3. The format
-// has no NaN, so a NaN becomes the largest value.
+// two at or above amax/6, with amax at least 1e-4. The scale treats infinities and NaN like QuantE4M3. The format has
+// no NaN, so a NaN becomes the largest value.
 func QuantE2M1(dst []byte, src []float32) byte {
 	e := E8M0(CeilPow2(max(amax(src), amaxFloor) / MaxE2M1))
 	scale := FromE8M0(e)
@@ -100,8 +100,8 @@ func DequantE2M1(dst []float32, src []byte, e byte) {
 	}
 }
 
-// RoundE2M1 rounds values, group by group, to values that QuantE2M1 can represent. A group has at most 128 values, an
-// even number.
+// RoundE2M1 rounds values, group by group, to values that QuantE2M1 can represent. group is an even number of values,
+// at most 128.
 func RoundE2M1(v []float32, group int) {
 	var packed [64]byte
 	for ; len(v) >= group; v = v[group:] {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// The minimum values of the two quantisers. They apply to different quantities: an indexer vector of zeros gets the
-// scale 2^-22 or 1e-4/448, and a latent tile of zeros gets 2^-13.
+// Minimum values in the two quantisers, for different quantities: an indexer vector of zeros gets the scale 2^-22 or
+// 1e-4/448, and a latent tile of zeros gets 2^-13.
 const (
 	amaxFloor        = 1e-4 // QuantE4M3: minimum of the largest magnitude
 	latentScaleFloor = 1e-4 // QuantLatent: minimum of the scale, before it is rounded up to a power of two
@@ -50,7 +50,7 @@ func IsPow2(y float32) bool {
 // QuantE4M3 quantises one block of indexer values into dst[:len(src)] and returns its scale: amax/448, with amax at
 // least 1e-4, rounded up to a power of two in mode ScalePow2.
 //
-// NaN elements become NaN bytes and do not count for the scale. An infinite element counts as the largest finite
+// NaN elements become NaN bytes and do not affect the scale. An infinite element is treated as the largest finite
 // float32 and saturates. The scale is always positive and finite.
 func QuantE4M3(dst []byte, src []float32, mode ScaleMode) float32 {
 	scale := max(amax(src), amaxFloor) / MaxE4M3
@@ -91,8 +91,8 @@ func quantise(dst []byte, src []float32, scale float32) {
 	}
 }
 
-// amax returns the largest magnitude in v. NaN does not count, infinity counts as the largest finite value, and an
-// empty block or one with only NaN gives zero. Magnitudes of float32 have the order of their bits.
+// amax returns the largest magnitude in v. NaN is ignored, infinity is treated as the largest finite value, and the
+// result for an empty block or only NaN is zero. Magnitudes of float32 have the order of their bits.
 func amax(v []float32) float32 {
 	var m uint32
 	for _, f := range v {

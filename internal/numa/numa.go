@@ -24,7 +24,8 @@ type Node struct {
 type System interface {
 	// Bind restricts the calling thread to these processors.
 	Bind(cpus []int) error
-	// Prefer makes new pages of the calling thread come from a node; a negative number restores the system's default.
+	// Prefer sets the node from which new pages of the calling thread are allocated; a negative number restores the
+	// system's default.
 	Prefer(node int) error
 	// Thread returns an identifier of the calling thread.
 	Thread() int
@@ -77,7 +78,7 @@ func Read(root fs.FS, allowed func(cpu int) bool) ([]Node, error) {
 			return nil, fmt.Errorf("processors of memory node %d: %w", id, err)
 		}
 		cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !allowed(cpu) })
-		if len(cpus) > 0 { // a node may have memory without processors
+		if len(cpus) > 0 { // nodes without processors are skipped
 			out = append(out, Node{ID: id, CPUs: cpus})
 		}
 	}
@@ -85,7 +86,7 @@ func Read(root fs.FS, allowed func(cpu int) bool) ([]Node, error) {
 	return out, nil
 }
 
-// mostCPUs is an upper limit of processor numbers; Linux has fewer.
+// mostCPUs is the maximum processor number that is accepted; Linux has fewer processors.
 const mostCPUs = 1 << 16
 
 // parseList parses a list such as "0-3,8". An empty list has no numbers.
@@ -145,7 +146,8 @@ func (l *Layout) NodeOf(worker int) int {
 	return i
 }
 
-// rowsTogether is the unit of the boundaries between nodes, so that kernels get whole groups of rows.
+// rowsTogether is the number of rows to a multiple of which the parts of nodes are rounded, so that kernels get whole
+// groups of rows.
 const rowsTogether = 64
 
 // Rows returns the range [first, end) of weight rows that the workers of a node read.

@@ -46,7 +46,7 @@ func (linux) Bind(cpus []int) error {
 	return unix.SchedSetaffinity(0, &set)
 }
 
-// The memory policies of the system call.
+// Memory policies of the system call set_mempolicy.
 const (
 	policyDefault = 0
 	policyPrefer  = 1
@@ -61,7 +61,7 @@ func (linux) Prefer(node int) error {
 	} else {
 		return fmt.Errorf("memory node %d is out of range, want a number below %d", node, 64*len(mask))
 	}
-	// In bounds: the mask has the given number of bits; the call does not count the last bit.
+	// In bounds: the call reads one bit less than the given number from the mask.
 	_, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, policy, uintptr(unsafe.Pointer(&mask)), uintptr(64*len(mask)+1))
 	if errno != 0 {
 		return fmt.Errorf("set_mempolicy for node %d: %w", node, errno)

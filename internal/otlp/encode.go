@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Encode writes spans as an ExportTraceServiceRequest. The field numbers are from
-// opentelemetry/proto/trace/v1/trace.proto; spans of one provider share a resource.
+// Encode encodes spans, which must have the same resource, as an ExportTraceServiceRequest. The field numbers are from
+// opentelemetry/proto/trace/v1/trace.proto.
 func Encode(spans []sdk.ReadOnlySpan) []byte {
 	var resource, scope message
 	if r := spans[0].Resource(); r != nil {
@@ -34,7 +34,7 @@ func Encode(spans []sdk.ReadOnlySpan) []byte {
 	return out
 }
 
-// message is a protobuf message as it is written.
+// message is an encoded protobuf message.
 type message []byte
 
 func (m *message) embed(field protowire.Number, part message) {
@@ -67,7 +67,7 @@ func (m *message) context(trace, id protowire.Number, c trace.SpanContext) {
 	m.embed(id, s[:])
 }
 
-// Flags of spans: the sampled bit, that the next bit is known, and that the parent is remote.
+// Flags of spans: the trace is sampled, the next flag is valid, the parent is remote.
 const (
 	flagKnown  = 1 << 8
 	flagRemote = 1 << 9
@@ -133,7 +133,7 @@ func keyValue(kv attribute.KeyValue) (m message) {
 	return m
 }
 
-// value returns an AnyValue. Kinds that no attribute of this program has are written as text.
+// value encodes an attribute's value as an AnyValue. Kinds that this program does not use are encoded as text.
 func value(v attribute.Value) (m message) {
 	switch v.Type() {
 	case attribute.BOOL:

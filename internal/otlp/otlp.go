@@ -1,7 +1,7 @@
 // Package otlp sends spans of OpenTelemetry's SDK to a collector: OTLP over HTTP, protobuf.
 //
-// The SDK's own exporter over HTTP imports gRPC through the generated types of the collector's service; this one writes
-// the few messages of a request by hand, so that no binary carries gRPC.
+// It replaces the SDK's exporter, which imports gRPC even for HTTP. The few protobuf messages of a request are encoded
+// by hand.
 package otlp
 
 import (
@@ -21,7 +21,7 @@ import (
 // Path is the URL path at which collectors accept spans.
 const Path = "/v1/traces"
 
-// Exporter sends spans. It is an [sdk.SpanExporter].
+// Exporter sends spans to a collector. It is an [sdk.SpanExporter].
 type Exporter struct {
 	url     string
 	headers map[string]string
@@ -37,7 +37,7 @@ const (
 	attempts      = 4
 )
 
-// New makes an exporter for a collector's address, such as http://localhost:4318: without a path, spans go to Path.
+// New returns an exporter for a collector's address, such as http://localhost:4318. If it has no path, Path is added.
 func New(endpoint string, headers map[string]string) (*Exporter, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -50,7 +50,7 @@ func New(endpoint string, headers map[string]string) (*Exporter, error) {
 	return &Exporter{url: u.String(), headers: headers, client: &http.Client{Timeout: exportTimeout}}, nil
 }
 
-// ExportSpans sends spans, and sends them again if the collector requests it.
+// ExportSpans sends spans, and repeats the request if the collector asks for it by its response.
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	e.mu.Lock()
 	closed := e.closed
@@ -72,8 +72,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	}
 }
 
-// send sends a request. On an error it returns the time after which the request may be sent again; a negative time
-// means that it must not be repeated.
+// send sends a request. If it fails, the result is the pause before the request may be repeated, or a negative value if
+// it must not be.
 func (e *Exporter) send(ctx context.Context, body []byte) (time.Duration, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
@@ -102,7 +102,7 @@ func (e *Exporter) send(ctx context.Context, body []byte) (time.Duration, error)
 	return -1, fmt.Errorf("otlp: %s responded with %s: %.200q", e.url, got.Status, text)
 }
 
-// Shutdown ends the exporter: later calls send nothing.
+// Shutdown makes later calls of ExportSpans do nothing.
 func (e *Exporter) Shutdown(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

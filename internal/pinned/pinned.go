@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// complete is the name of the file that is written at the end of an installation.
+// complete is the name of a file that is written when an installation has succeeded.
 const complete = "complete"
 
 // Cache returns the folder of installations: the folder named by SPARROW_CLIENTS, or one in the user's cache.
@@ -96,8 +96,8 @@ func Folder(home, name string, contents ...[]byte) string {
 	return filepath.Join(home, fmt.Sprintf("%s-%x", name, sum.Sum(nil)[:6]))
 }
 
-// Once installs into a folder unless an earlier call has completed. Remains of an interrupted installation are
-// removed first.
+// Once calls install for a folder, unless an earlier installation there has succeeded. Remains of an interrupted
+// installation are removed first.
 func Once(dir string, install func() error) error {
 	mark := filepath.Join(dir, complete)
 	if _, err := os.Stat(mark); err == nil {

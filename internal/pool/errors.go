@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	// ErrBusy is returned by Run and Close while a Run is in progress: a task
-	// called them on its own pool, or a second goroutine used the pool.
+	// ErrBusy is returned by Run and Close while a Run is in progress, which happens if a task calls them on its own
+	// pool or a second goroutine uses the pool.
 	ErrBusy = errors.New("pool: a run is already in progress; a pool has one owner and runs do not nest")
 
 	// ErrClosed is returned by Run after Close.

@@ -2,12 +2,12 @@ package pool
 
 import "sync/atomic"
 
-// gate admits workers to a run. The owner writes one word, which all workers read, and every worker writes its own
-// word, in its own cache line. With many workers, a single word that all of them write would delay a run.
+// gate lets workers enter a run. The owner writes one word, which all workers read, and every worker writes its own
+// word, in its own cache line. With many workers, a single word that all of them write would be slow.
 //
 // A worker writes its word and then reads the gate again; the owner closes the gate and then reads the workers' words.
-// So either the owner sees the worker's word and waits until the worker has left, or the worker sees that the gate is
-// closed and does nothing. The owner never waits for a worker that the operating system has not scheduled.
+// So either the owner reads the worker's word and waits until the worker has left, or the worker reads that the gate is
+// closed and does nothing. The owner does not wait for a worker that is not running.
 type gate struct{ word atomic.Uint64 } // number of the run << 2 | retired << 1 | open
 
 const (
@@ -29,7 +29,7 @@ func (g *gate) open() uint64 {
 	return run
 }
 
-// shut closes the gate: no further worker is admitted. It may be called twice.
+// shut closes the gate: no further worker can enter. It may be called twice.
 func (g *gate) shut() { g.word.And(^uint64(gateOpen)) }
 
 // retire closes the gate permanently and makes the workers end.

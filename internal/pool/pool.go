@@ -1,6 +1,6 @@
 // Package pool runs the items of one task on a fixed set of workers: a parallel for-loop that is cheap to start and
-// end. Its input is a number of items and a [Task]; Run returns when every item is done. It does not depend on the
-// items, keeps no queue and starts no goroutine for a run.
+// end. Its input is a number of items and a [Task]; Run returns when every item is done. A run uses no queue and starts
+// no goroutine.
 package pool
 
 import (
@@ -33,22 +33,22 @@ func (f Func) Do(worker, item int) { f(worker, item) }
 // Pool is a set of workers. The goroutine that calls Run is worker 0; the other workers wait, first spinning, then
 // parked. One goroutine at a time may use a Pool, and Close releases it.
 //
-// Every worker has a share of the items of a run. The share depends only on the number of items and on the number of
-// workers. A worker that has finished its own share takes items of other workers.
+// Every worker has a share of the items of a run. The share depends only on the numbers of items and workers. A worker
+// that has finished its own share takes items of other workers.
 type Pool struct {
 	workers int
 	idle    []func() bool // idle function of every worker; nil if there is none
 	bind    func(worker int)
 	owner   parker   // waiter of the goroutine inside Run, worker 0
-	members []member // one for every worker; worker 0 waits in owner
+	members []member // one for every worker; worker 0 waits with owner
 	done    sync.WaitGroup
 	busy    atomic.Bool
 	closed  bool // guarded by busy
 	spin    spinLimit
 
 	_ [128]byte
-	// gate admits workers to the current run; see gate.go. The following fields are written only while the gate is
-	// shut and no worker is inside, and are read together with it.
+	// gate lets workers enter the current run (gate.go). The fields below are written only while the gate is closed and
+	// no worker is inside.
 	gate  gate
 	task  Task
 	items int
@@ -60,8 +60,8 @@ type Pool struct {
 	left [leftGroups]leftCount
 }
 
-// leftGroups is the number of counters of shares with unclaimed items. All workers would write a single counter: a run
-// of two items for each of 16 workers took 5.4 microseconds with one counter, and 3.8 with four.
+// leftGroups is the number of counters of shares with unclaimed items. A single counter would be written by all
+// workers: a run of two items for each of 16 workers took 5.4 microseconds with one counter, and 3.8 with four.
 const leftGroups = 4
 
 // leftCount fills two cache lines, because processors fetch lines in pairs.
@@ -102,8 +102,8 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 // Workers returns the number of workers, the caller of Run included.
 func (p *Pool) Workers() int { return p.workers }
 
-// SetLimit lets only the first n workers, at least one, take part in later runs. The others park, which leaves their
-// processors to other threads. It is called between runs, by the goroutine that calls Run.
+// SetLimit restricts later runs to the first n workers, at least one. The other workers park, so that other threads can
+// use their processors. The goroutine that calls Run may call SetLimit between runs.
 func (p *Pool) SetLimit(n int) {
 	if n = min(max(n, 1), p.workers); n != p.Limit() {
 		p.limit.Store(int32(n))
@@ -161,8 +161,8 @@ func (p *Pool) Run(items int, task Task) error {
 	return nil
 }
 
-// KeepAwake(true) lets workers wait for the next run without parking, until KeepAwake(false) is called. It is for runs
-// at unknown times on processors that have no other work, because waking many parked workers takes a millisecond.
+// KeepAwake(true) makes workers spin instead of parking until KeepAwake(false) is called. Use it if the processors have
+// no other work, because waking many parked workers takes a millisecond.
 func (p *Pool) KeepAwake(on bool) {
 	if p.spin.awake.Store(on); on {
 		p.wake(p.workers - 1)
@@ -220,7 +220,7 @@ func (p *Pool) empty() bool {
 
 // end clears the state of the run. It also runs if a task ends this goroutine.
 func (p *Pool) end() {
-	if p.gate.state().open() { // a write would remove the cache line from the caches of all workers that poll it
+	if p.gate.state().open() { // an unnecessary write would invalidate the cache line of all workers that poll it
 		p.settle()
 	}
 	p.task = nil
@@ -239,12 +239,12 @@ func (p *Pool) start(w int) {
 	go p.serve(w)
 }
 
-// serve joins one run after the other. If a task ends this goroutine, a new goroutine continues with the worker's
+// serve takes part in one run after another. If a task ends this goroutine, a new goroutine continues with the worker's
 // number.
 func (p *Pool) serve(w int) {
 	defer p.done.Done()
-	// Tasks read mapped files. If a file was truncated, a read fails with a fault, which becomes a panic of the item
-	// instead of ending the process.
+	// Tasks read mapped files. If a file was truncated, a read causes a fault; with this setting it is a panic of the
+	// item and does not end the process.
 	debug.SetPanicOnFault(true)
 	if p.bind != nil {
 		p.bind(w)
@@ -288,7 +288,7 @@ func (p *Pool) leave(m *member) {
 }
 
 // work runs the items of a worker's share, and then unclaimed items of other workers until there are none. A worker
-// beyond the limit, which arrived before the limit was set, has no share and only helps the others.
+// above the limit that is still running has no share and only takes items of others.
 func (p *Pool) work(w int, run uint64) {
 	limit := p.Limit()
 	for i := range limit {

@@ -15,8 +15,8 @@ type member struct {
 type memberState struct {
 	inside atomic.Bool
 	// claimed is the number of items of this worker's share that are taken, by this worker or by others, together with
-	// the number of the run: number of the run << countBits | count. A run number other than the current one means 0
-	// items, so nothing is reset between runs.
+	// the number of the run: number of the run << countBits | count. A number of another run means 0 items, so the
+	// field need not be reset between runs.
 	claimed atomic.Uint64
 	parker
 }
@@ -24,7 +24,7 @@ type memberState struct {
 const (
 	countBits = 28
 	maxItems  = 1<<countBits - 1 // maximum number of items of a share
-	// resetRuns is the number of runs after which claims are reset, long before the numbers in them repeat.
+	// resetRuns is the number of runs after which claims are reset, before run numbers in them overflow.
 	resetRuns = 1 << 20
 )
 
@@ -43,8 +43,8 @@ func share(items, worker, workers int) (first, n int) {
 	return first, n
 }
 
-// claim takes half of the unclaimed items of worker v's share: adjacent items, which read adjacent memory, stay
-// together, and other workers can take the rest.
+// claim takes half of the unclaimed items of worker v's share. The items are adjacent, because adjacent items read
+// adjacent memory; other workers can take the other half.
 func (p *Pool) claim(v int, run uint64) (first, n int) {
 	m := &p.members[v]
 	start, size := share(p.items, v, p.Limit())

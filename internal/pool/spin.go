@@ -8,16 +8,15 @@ import (
 // spinLimit determines how long a waiter spins before it parks. Times are nanoseconds since the pool was made.
 //
 // The operating system takes about 60 microseconds to wake a parked worker, longer than many operations of a forward
-// pass. A worker that wakes late finds its items taken and would park again. So waiters spin for longer than a worker
-// waits within a pass, and for less than the gap between two steps of an idle server. If other programs use these
-// processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it.
-// Contention means that within contentionTime there are at least as many delays as other workers; spinning is then
-// short for contentionTime. Single delays of many workers are not contention: on a machine with 16 dedicated processors
-// there are some every 100 ms, and when workers parked after each of them, decode steps took 50 % longer.
+// pass, and a worker that wakes late finds no items and parks again. So waiters spin for longer than a worker waits
+// within a pass, but for less than the time between two steps of an idle server. If other programs use the processors,
+// spinning uses up the time slice that a worker needs for its next items. So spinning is short for contentionTime after
+// contention was detected: at least as many delays within contentionTime as there are other workers. A few delays are
+// not contention: a machine with 16 dedicated processors has some every 100 ms, and decode steps took 50 % longer when
+// workers parked after each of them.
 //
-// Delays of a virtual machine whose host runs other machines are not contention either: the guest system has not
-// switched to another thread, so parking would not bring the processor back, but each wake would take its 60
-// microseconds too.
+// Delays of a virtual machine whose host runs other machines are not contention either. The guest system has not
+// switched to another thread, so parking would not help, and each wake would take another 60 microseconds.
 type spinLimit struct {
 	start     time.Time
 	workers   int64
@@ -36,8 +35,8 @@ const (
 	longSpin  = int64(500 * time.Microsecond)
 	shortSpin = int64(20 * time.Microsecond)
 	// lostTime is the minimum length of a delay: the time between two polls of a waiter, or the time by which a run
-	// ends after the owner has finished its items, minus the time that the owner worked. With free processors these
-	// times are shorter.
+	// ends after the owner has finished its items, minus the time that the owner worked. Without contention these times
+	// are shorter.
 	lostTime       = int64(200 * time.Microsecond)
 	contentionTime = int64(100 * time.Millisecond)
 )
@@ -56,8 +55,8 @@ func (p *spinLimit) limit(now int64) int64 {
 	return longSpin
 }
 
-// contend records a delay. It detects contention if there are as many delays as other workers, and as many switches to
-// other threads in that time, if their number is known.
+// contend records a delay. It detects contention if there were as many delays as other workers and, if their number is
+// known, as many switches to other threads.
 func (p *spinLimit) contend(now int64) {
 	switches, known := p.switches()
 	if now-p.window.Load() > contentionTime {

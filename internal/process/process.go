@@ -1,5 +1,5 @@
-// Package process runs programs in their own processes: servers of this tree, and third-party programs. Each writes to
-// a log, and its owner ends it.
+// Package process runs programs in their own processes: servers of this tree, and third-party programs. The output of
+// each is written to a log file. Callers must end the processes.
 package process
 
 import (
@@ -20,8 +20,7 @@ const (
 	stopTime  = time.Minute // from a signal until it has ended
 )
 
-// client keeps no connections open: a request to a server that restarts on the same port must not use a connection to
-// the previous process.
+// client does not reuse connections, because a server that restarts on the same port is a different process.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Program is an executable file.
@@ -139,7 +138,6 @@ func statusOf(ctx context.Context, url string) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-// lastLines returns the end of the log.
 func (p *Process) lastLines() string {
 	data, err := os.ReadFile(p.log)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Sparrow builds the program of this tree into a folder, where its logs go too. The caller runs inside the tree.
+// Sparrow builds the program of this tree in the folder dir, which is also the folder of its logs. The working
+// directory must be inside the tree.
 func Sparrow(ctx context.Context, dir string) (Program, error) {
 	p := Program{Path: filepath.Join(dir, "sparrow.exe"), Logs: dir} // name of an executable on every system
 	build := exec.CommandContext(ctx, "go", "build", "-o", p.Path, "sparrow/cmd/sparrow")
@@ -81,7 +82,7 @@ func (r *addressReader) Write(data []byte) (int, error) {
 	return r.log.Write(data)
 }
 
-// Metrics reads the server's numbers by name and labels, as /metrics writes them.
+// Metrics reads the server's metrics from /metrics, by name and labels.
 func (s *Server) Metrics(ctx context.Context) (map[string]float64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/metrics", nil)
 	if err != nil {

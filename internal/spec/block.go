@@ -7,7 +7,7 @@ import (
 )
 
 // Proposal is a block of drafts of one request, made in one pass. Drafts is the number of drafts, and after
-// [Controller.Cut] the number of drafts that are worth verifying.
+// [Controller.Cut] the number of drafts to verify.
 type Proposal struct {
 	Request *Request
 	Drafts  int
@@ -16,11 +16,11 @@ type Proposal struct {
 	Confidence [MaxDrafts]float32
 }
 
-// Cut decides how many drafts of each block to verify: the number with the most tokens per second. It uses the measured
-// times of passes and the acceptance rates, adjusted by the drafter's confidence as far as that has predicted accepted
-// drafts. A request whose drafts seem not to pay still verifies at least one draft as long as it drafts, so that times
-// continue to be measured. Requests with a fixed number of drafts verify all drafts. If together is set, all other
-// requests get one common number, because a pass is fastest if all of its sequences have the same number of rows.
+// Cut sets how many drafts of each block to verify: the number with the most expected tokens per second. It is computed
+// from measured times of passes and from acceptance rates, adjusted by the drafter's confidence to the extent that
+// confidence has predicted acceptance. A request that drafts verifies at least one draft, so that times continue to be
+// measured. Requests with a fixed draft length verify all drafts. If together is set, all other requests get the same
+// number, because a pass is fastest if all its sequences have the same number of rows.
 func (c *Controller) Cut(list []Proposal, together bool) {
 	n, adapting := c.seen(list)
 	if adapting == 0 || !c.forward.known || !c.draft.known {
@@ -41,23 +41,22 @@ func (c *Controller) Cut(list []Proposal, together bool) {
 	}
 }
 
-// Seen records blocks that are verified before the host has their confidences: the number of verified drafts was chosen
-// from acceptance rates alone.
+// Seen records blocks that are verified before the host has their confidences: the draft length was chosen from
+// acceptance rates alone.
 func (c *Controller) Seen(list []Proposal) { c.seen(list) }
 
-// Blind reports whether it is better to decide the number of drafts of the next blocks from acceptance rates alone
-// (Together), before the blocks are known. Blind returns true if using the confidence of blocks saves less time than
-// the device waits for the decision.
+// Blind reports whether to choose the draft length of the next blocks from acceptance rates alone (Together), before
+// the host has the blocks. It returns true if the use of confidences saves less time than the device waits for the
+// choice.
 func (c *Controller) Blind() bool {
 	return c.worth <= 0 || c.waits >= leastWaits && c.worth <= c.wait
 }
 
-// leastWaits is the number of waits that are measured before waits count, because the first steps of a shape take long
-// to enqueue.
+// leastWaits is the number of waits that must be measured before Blind uses them, because the first steps of a shape
+// take long to enqueue.
 const leastWaits = 8
 
-// Waited records how long a device waited for the decision on the number of verified drafts. Short waits have the most
-// weight.
+// Waited records how long the device waited for the choice of the draft length. Short waits have the most weight.
 func (c *Controller) Waited(seconds float64) {
 	if c.waits++; c.waits == 1 || seconds < c.wait {
 		c.wait = seconds
@@ -65,8 +64,8 @@ func (c *Controller) Waited(seconds float64) {
 	c.wait += (1 - sharedDecay) * (min(seconds, cost.Outlier*c.wait) - c.wait)
 }
 
-// seen records the confidences of blocks. It also measures what the confidences save: how much longer the tokens of a
-// step take with the number of drafts chosen from acceptance rates alone than with the best number. It returns the best
+// seen records the confidences of blocks. It also estimates what the use of confidences saves: the difference in time
+// per token between the draft length chosen from acceptance rates alone and the best draft length. It returns the best
 // number, and the number of adaptive requests.
 func (c *Controller) seen(list []Proposal) (n, adapting int) {
 	for i := range list {
@@ -97,7 +96,7 @@ func (p *Proposal) note() {
 }
 
 // best returns the number of drafts for each adaptive request with the most tokens per second, and the number of
-// adaptive requests. The cost of the blocks is already spent.
+// adaptive requests. The time of the draft pass that made the blocks is not included.
 func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (best int, most float64) {
 	longest := 0
 	for i := range list {
@@ -106,7 +105,7 @@ func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (
 		}
 	}
 	for i := range list {
-		// Depth decides for requests with losses, and still measures one draft.
+		// For requests with losses, at least one draft is verified; Depth decides whether they continue to draft.
 		if r := list[i].Request; r.Adapts() && r.losses > 0 {
 			best = min(1, longest)
 		}
@@ -121,7 +120,7 @@ func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (
 }
 
 // expected returns the expected number of tokens of the adaptive requests from a verification of n drafts of each
-// block, and the time in seconds. Without trust it uses only acceptance rates.
+// block, and the time in seconds. If t is nil, it uses only acceptance rates.
 func (c *Controller) expected(list []Proposal, n int, sequences, share float64, t *trust) (tokens, seconds float64) {
 	for i := range list {
 		if p := &list[i]; p.Request.Adapts() {
@@ -146,8 +145,8 @@ func (p *Proposal) tokens(n int, t *trust) float64 {
 
 // trust is the weight of a drafter's confidence. With m_i the mean confidence of drafts at position i and p_i their
 // acceptance rate, a draft with confidence g is accepted with the odds of p_i times exp(slope*(g - m_i)). The slope is
-// learned from verified drafts: 0 if confidence predicts nothing, as with random weights, and at most 1, the drafter's
-// own scale.
+// learned from verified drafts: it is 0 if confidence does not predict acceptance, as with random weights, and at most
+// 1, with which confidences are used unchanged.
 type trust struct {
 	sum, count [MaxDrafts + 1]float64 // sum and number of confidences by position, decayed
 	slope      float64
@@ -161,7 +160,7 @@ const (
 	mostConfidence = 4.0
 )
 
-// away returns the difference of a confidence from the mean at its position; 0 if the drafter gave none.
+// away returns the difference of a confidence from the mean at its position; 0 without a confidence.
 func (t *trust) away(i int, said float64) float64 {
 	if math.IsNaN(said) || t.count[i] == 0 {
 		return 0

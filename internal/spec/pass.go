@@ -10,7 +10,8 @@ type pass struct {
 
 const (
 	// sharedDecay is the factor by which the weight of earlier measurements decreases with each new measurement: about
-	// the last fifty measurements count. Costs change with the length of contexts and with other load on the machine.
+	// the last fifty measurements have an effect. Costs change with the length of contexts and with other load on the
+	// machine.
 	sharedDecay = 0.98
 	// fixedShare is the part of a pass's time that is assumed to be independent of its rows as long as all passes had
 	// the same number of rows. Decoding reads every weight once for any number of rows.
@@ -34,8 +35,8 @@ func (p *pass) add(rows int, seconds float64) {
 	p.fit.Observe(x, seconds, seconds)
 }
 
-// at returns the time of the given number of rows for one of share sequences in a pass: the time of its own rows and
-// its share of the fixed part.
+// at returns the seconds of the given number of rows plus 1/share of the fixed time of a pass, for one of share
+// sequences in the pass.
 func (p *pass) at(rows, share float64) float64 {
 	fixed := p.fit.Each(0)
 	return fixed/share + max(p.fit.Each(1), leastRow*fixed)*rows

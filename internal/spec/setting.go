@@ -26,8 +26,8 @@ const (
 	fixed
 )
 
-// Auto returns the setting that adapts the number of drafts of each request to the fastest number, and none if the
-// checkpoint cannot draft.
+// Auto returns the setting that adapts the draft length of each request to the fastest one; 0 if the checkpoint has no
+// drafting layer.
 func Auto() Setting { return Setting{} }
 
 // Off never drafts.
@@ -80,8 +80,8 @@ func (s Setting) Drafts() int {
 	return MaxDrafts
 }
 
-// IsFixed reports whether the user set a number of drafts. A fixed number is not adapted, and is refused if it is not
-// possible.
+// IsFixed reports whether the user set a number of drafts. A fixed number is not adapted; if it is not supported, that
+// is an error.
 func (s Setting) IsFixed() bool { return s.kind == fixed }
 
 // MarshalText returns the form of String.

@@ -1,18 +1,18 @@
 package spec
 
-// Controller holds the state that all requests of an engine share. One goroutine uses it and its requests.
+// Controller holds the measurements of all requests of an engine. One goroutine uses it and its requests.
 type Controller struct {
 	setting Setting
 	block   int   // maximum number of drafts of one pass; 0 means that each draft takes a pass
 	trust   trust // weight of the confidence of a drafter that drafts blocks
-	// worth is the seconds of a step that the confidence of blocks saves, and wait the seconds that the device waits
-	// for it.
+	// worth is the seconds that the use of confidences saves in a step, and wait the seconds that the device waits for
+	// it.
 	worth, wait  float64
 	waits        int                    // number of waits that were measured
 	forward      pass                   // time of a forward pass by its rows
 	draft        pass                   // time of a draft pass by its rows
 	right, tried [MaxDrafts + 1]float64 // accepted and compared drafts by position in the chain, from 1; decayed
-	// lost is the number of requests that ended drafting since a decision found that drafting saves time.
+	// lost is the number of requests for which drafting was ended since the last decision that found drafting faster.
 	lost int
 }
 
@@ -51,17 +51,17 @@ type Request struct {
 
 const (
 	// requestDecay is the factor by which the weight of a request's earlier verifications decreases with each new one:
-	// the text of a request may change from prose to lists to code.
+	// acceptance changes within a request, for example between prose and code.
 	requestDecay = 0.95
-	// priorWeight is the number of verifications of a request after which they count as much as the verifications of
-	// all other requests.
+	// priorWeight is the number of verifications of a request after which these have the same weight as the
+	// verifications of all other requests.
 	priorWeight = 4.0
 	// priorAcceptance is the acceptance rate assumed before any draft was verified.
 	priorAcceptance = 0.7
 	// maxLosses is the number of consecutive decisions that must find drafting slower until it ends for a request. A
-	// decision that finds drafting much slower counts as several decisions: one more for each tenth of the time, up to
-	// mostLoss, so that drafting ends only after some measurements. For each earlier request for which drafting ended,
-	// a new request starts with the count of one decision.
+	// decision that finds drafting much slower is counted as several: one more for each tenth of the time, at most
+	// mostLoss, so that drafting ends only after some measurements. A new request starts with a count of one for each
+	// earlier request for which drafting ended.
 	maxLosses = 16
 	lossShare = 10
 	mostLoss  = 5
@@ -86,8 +86,8 @@ func (r *Request) Active() bool { return r.shared != nil }
 // Stop ends drafting for the request.
 func (r *Request) Stop() { *r = Request{} }
 
-// Depth returns the number of drafts to make next if the given number of sequences share a batch. 0 means that drafting
-// does not pay and has ended for this request.
+// Depth returns the draft length of the request's next chain in a batch of the given number of sequences. 0 means that
+// drafting is slower than plain decoding and has ended for this request.
 func (r *Request) Depth(sequences int) int {
 	if r.shared == nil {
 		return 0
@@ -109,7 +109,7 @@ func (r *Request) Depth(sequences int) int {
 		r.losses, c.lost = 0, 0
 		return best
 	}
-	if r.losses == 0 { // the first loss weighs more if drafting has ended for other requests
+	if r.losses == 0 { // the first loss has a larger weight if drafting has ended for other requests
 		r.losses = min(c.lost*mostLoss, maxLosses-mostLoss)
 	}
 	if r.losses += min(1+int(lossShare*(plain/most-1)), mostLoss); r.losses >= maxLosses {
@@ -145,7 +145,7 @@ func (c *Controller) Together(list []*Request) int {
 }
 
 // Judged records the outcome of a verification: judged drafts were compared with the target's tokens, and the first
-// right of these drafts were equal to them.
+// right drafts were equal to the target's tokens.
 func (r *Request) Judged(judged, right int) {
 	if r.shared == nil {
 		return
@@ -193,8 +193,8 @@ func (r *Request) tokens(n int) float64 {
 	return tokens
 }
 
-// seconds returns the cost, for one part in share of a batch, of sequences that each verify n drafts and keep the given
-// number of tokens together.
+// seconds returns the time of drafting and verifying n drafts for each of the given sequences, which together gain the
+// given number of tokens. 1/share of the fixed time of each pass is included.
 func (c *Controller) seconds(n int, sequences, tokens, share float64) float64 {
 	cost := c.forward.at(float64(1+n)*sequences, share)
 	switch {

@@ -16,8 +16,8 @@ type group struct {
 	used  int64 // bytes in use without pages of files
 }
 
-// unlimited is the smallest number that version 1 writes for "no limit": the largest number of whole pages, whatever
-// their size. No machine has as much memory.
+// unlimited is a lower bound of the number that version 1 writes for "no limit", which depends on the page size. It is
+// larger than the memory of any machine.
 const unlimited int64 = 1 << 60
 
 // hierarchy holds the folders and file names of one version of control groups.
@@ -46,7 +46,7 @@ func (s System) groups() []group {
 	return out
 }
 
-// hierarchies finds the mounts of control groups that govern memory and the process's folder in each.
+// hierarchies returns the mounts of control groups with the memory controller, and the process's folder in each.
 func (s System) hierarchies() []hierarchy {
 	mounts, err := fs.ReadFile(s.root, "proc/self/mountinfo")
 	if err != nil {
@@ -58,7 +58,7 @@ func (s System) hierarchies() []hierarchy {
 	}
 	var out []hierarchy
 	for lines := bufio.NewScanner(bytes.NewReader(mounts)); lines.Scan(); {
-		// id parent major:minor root point options [fields] - type source superoptions
+		// format of a line: id parent major:minor root point options [fields] - type source superoptions
 		before, after, ok := strings.Cut(lines.Text(), " - ")
 		f, t := strings.Fields(before), strings.Fields(after)
 		if !ok || len(f) < 6 || len(t) < 3 {
@@ -81,19 +81,20 @@ func (s System) hierarchies() []hierarchy {
 		if !ok {
 			continue
 		}
-		// If the mount shows only a part of the hierarchy, such as a container's, names begin at the top of this part.
+		// If the mount shows only a part of the hierarchy, such as a container's, names of groups are relative to this
+		// part.
 		below, inside := strings.CutPrefix(own, f[3])
 		if !inside {
 			below = ""
 		}
-		// Joined with a slash so that no ".." leads above the mount.
+		// The inner Join with a slash prevents ".." from leading above the mount.
 		h.folder = path.Join(h.point, path.Join("/", below))
 		out = append(out, h)
 	}
 	return out
 }
 
-// memberOf returns the process's group in the hierarchy of a controller; version 2 names none.
+// memberOf returns the process's group in the hierarchy of a controller; for version 2, controller is empty.
 func memberOf(text []byte, controller string) (string, bool) {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		f := strings.SplitN(lines.Text(), ":", 3)

@@ -1,5 +1,5 @@
-// Package sysmem reads how much memory a process may have and can still get: the memory of the machine, and the limits
-// of the control groups (cgroups, version 1 and 2) that the process is in.
+// Package sysmem reads how much memory a process may use in total, and how much is still available: the memory of the
+// machine, and the limits of the control groups (cgroups, version 1 and 2) that the process is in.
 package sysmem
 
 import (
@@ -34,12 +34,12 @@ func (s System) Total() int64 {
 	return total
 }
 
-// Available returns the free memory of the machine, or of the control group with the least of it. Pages of files count
-// as free: they are dropped when memory is needed.
+// Available returns the free memory of the machine, or of the control group with the least free memory. Cached pages of
+// files are counted as free, because the system reuses them when memory is needed.
 func (s System) Available() int64 {
 	free := s.meminfo("MemAvailable:")
 	for _, g := range s.groups() {
-		// A full group has no memory available; 0 would mean unknown.
+		// A full group has no free memory; the result is 1, because 0 means unknown.
 		free = lower(free, max(g.limit-g.used, 1))
 	}
 	return free

@@ -1,6 +1,5 @@
-// Package testkit compares results with the reference. Its tests are the suites that every device must pass: each runs
-// an operation on a device and on the reference, over every layout, odd sizes and the corner cases of its contract.
-// Only tests import it.
+// Package testkit compares results with the reference. Its tests are suites for every device: each runs an operation on
+// a device and on the reference, with every layout, odd sizes and edge cases. Only tests import it.
 package testkit
 
 import (
@@ -8,11 +7,11 @@ import (
 	"math"
 )
 
-// Near compares the rows of two results, each of the given number of values: a value may differ by the share tol of
-// itself or of the root mean square of its row, whichever is larger; the root mean square of the differences of a row
-// may be at most nearNoise times tol, relative to that of the row. There is no absolute tolerance, because values of
-// attention over a thousand keys are a few hundredths. Infinities are equal to themselves. It returns the largest
-// differences as shares of the tolerance.
+// Near compares the rows of two results, each of the given number of values: the relative difference of a value, to
+// itself or to the root mean square of its row if that is larger, may be at most tol. The root mean square of a row's
+// differences, relative to that of its values, may be at most nearNoise times tol. There is no absolute tolerance,
+// because values of attention over a thousand keys are a few hundredths. Equal infinities do not differ. It returns the
+// largest differences as fractions of the tolerance.
 func Near(got, want []float64, row int, tol float64) (value, noise float64, err error) {
 	if len(got) != len(want) || row < 1 || len(want)%row != 0 {
 		return 0, 0, fmt.Errorf("got %d values, want %d values in rows of %d", len(got), len(want), row)
@@ -52,5 +51,5 @@ func Near(got, want []float64, row int, tol float64) (value, noise float64, err 
 	return value, noise, err
 }
 
-// nearNoise is the allowed root mean square difference of a row, as a share of the allowed difference of one value.
+// nearNoise is the allowed root mean square difference of a row, as a fraction of the allowed difference of one value.
 const nearNoise = 0.4

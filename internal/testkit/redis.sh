@@ -8,13 +8,13 @@ mkdir -p "$1"
 cd "$1"
 dir=$(pwd)
 if [ ! -x redis-server ]; then
-  # The package redis-tools contains the program; the package redis-server only adds a service.
+  # redis-server is in the package redis-tools; the package redis-server only adds a service.
   if ! apt-get download redis-tools libjemalloc2 liblua5.1-0 liblzf1 lua-cjson lua-bitop libatomic1 >log 2>&1; then
     echo "page-store: no redis-server on the path, and Debian's packages cannot be downloaded; skipped" >&2
     exit 1
   fi
   for deb in *.deb; do dpkg-deb -x "$deb" root; done
-  ln -sf redis-check-rdb root/usr/bin/redis-server # one program, which acts according to its name
+  ln -sf redis-check-rdb root/usr/bin/redis-server # both names are the same program
   printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$dir/root/usr/lib/$(uname -m)-linux-gnu" \
     "$dir/root/usr/bin/redis-server" >redis-server
   chmod +x redis-server

@@ -1,6 +1,6 @@
-// Package testmodel writes small random checkpoints for tests of the engine: the smallest shapes that have everything
-// the engine depends on, so that whole engines are affordable under the race detector. Each is written once for all
-// tests of a package.
+// Package testmodel writes small random checkpoints for tests of the engine: the smallest shapes with all parts of a
+// family, so that tests of whole engines are fast enough under the race detector. Each is written once for all tests of
+// a package.
 package testmodel
 
 import (
@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/model/synth"
 )
 
-// v32 is DeepSeek-V3.2 with one layer and two heads, which two ranks can share: an indexer whose top-k is shorter than
-// the prompts of the tests, and pages of real rows.
+// v32 is DeepSeek-V3.2 with one layer and two heads, which two ranks can divide. The top-k of its indexer is below the
+// length of the tests' prompts, and its cached rows have the released size.
 const v32 = `{
 	"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
 	"vocab_size": 640, "hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64,
@@ -76,8 +76,8 @@ var V4SparkConfig = strings.NewReplacer(`"compress_ratios": [0, 4, 128]`, `"comp
 	`"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 1, "dspark_block_size": 5, "dspark_markov_rank": 16,
 	"dspark_noise_token_id": 7, "dspark_target_layer_ids": [0, 1, 2]`).Replace(V4Config)
 
-// V41Config is DeepSeek-V4.1 with two heads: a window, a table, entries of two tokens and of one, a layer that shares
-// both, candidates and a layer that selects inside them; with 3 of the blocks of 8 entries that its prompts have.
+// V41Config is DeepSeek-V4.1 with two heads: a window, an n-gram table, entries of two tokens and of one, a layer that
+// reads shared entries and selections, and a layer that selects inside 3 candidate blocks of 8 entries.
 const V41Config = `{
 	"architectures": ["DeepseekV41ForCausalLM"], "model_type": "deepseek_v41", "dtype": "bfloat16",
 	"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2,
@@ -107,7 +107,7 @@ var V41SparkConfig = strings.NewReplacer(`"compress_ratios": [0, 2, 2, 1, 1, 1]`
 	"dspark_block_size": 5, "dspark_markov_rank": 16, "dspark_noise_token_id": 7, "dspark_target_layer_ids": [3, 4, 5],
 	"dspark_n_routed_experts": 3, "dspark_num_experts_per_tok": 1`).Replace(V41Config)
 
-// root is the folder of the checkpoints of the running tests; Run makes and removes it.
+// root is the folder of the checkpoints of the running tests; Run creates and removes it.
 var root string
 
 // Run runs the tests of a package and removes the files that they wrote. TestMain of a package that uses checkpoints
@@ -177,7 +177,7 @@ func forGPU(config string) string {
 // V32 returns the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
 func V32(t testing.TB) string { return choose(t, plainV32, gpuV32, plainV3) }
 
-// choose returns the checkpoint for the device of the tests.
+// choose returns the folder of the checkpoint for the device of the tests (OnGPU, WithoutIndexer).
 func choose(t testing.TB, plain, onGPU, withoutIndexer func() (string, error)) string {
 	switch {
 	case dense:
@@ -218,8 +218,8 @@ func V4SparkEight(t testing.TB) string { return must(t, sparkV8) }
 // V3Draft returns the folder of a DeepSeek-V3 checkpoint, which has no indexer, with a drafting layer.
 func V3Draft(t testing.TB) string { return must(t, draftV3) }
 
-// GLMDraft returns a GLM-5 checkpoint: layers that share selections, and a drafting layer without its own embedding and
-// head.
+// GLMDraft returns the folder of a GLM-5 checkpoint: layers that share selections, and a drafting layer without its own
+// embedding and head.
 func GLMDraft(t testing.TB) string { return must(t, draftGLM) }
 
 // EightTokens returns the folder of a checkpoint like V32Draft with a vocabulary of eight tokens.

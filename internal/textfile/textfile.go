@@ -1,9 +1,9 @@
-// Package textfile reads the text files that users name and those of a checkpoint folder, which may come from anyone,
-// and replaces files of our own.
+// Package textfile reads text files that users name and those of checkpoint folders, which are not trusted, and
+// replaces files atomically.
 //
-// The input is a path and a limit, the output is the bytes of a regular file of at most that size. A pipe, a device or
-// a folder is refused without being opened: opening a pipe waits for its other end, and no signal ends that. A file
-// that is too large is refused without being read.
+// The input is a path and a limit, the output is the bytes of a regular file of at most that size. For a pipe, a device
+// or a folder it returns an error without opening it, because opening a pipe waits for its other end. A file that is
+// too large is not read.
 package textfile
 
 import (
@@ -20,7 +20,7 @@ import (
 // ErrNotText is wrapped if a path is not a regular file, or if the file is larger than a file of its kind may be.
 var ErrNotText = errors.New("not a text file")
 
-// Limits of the files. Released ones are far smaller: a tokenizer.json has 8 MB.
+// Maximum sizes of files, in bytes. Files of releases are far smaller: a tokenizer.json has 8 MB.
 const (
 	Config    = 16 << 20  // config.json, generation_config.json, tokenizer_config.json and templates
 	Tokenizer = 256 << 20 // tokenizer.json
@@ -68,7 +68,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Replace replaces a file atomically.
+// Replace replaces a file atomically by one with the contents that write writes.
 func Replace(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
@@ -89,7 +89,7 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Check refuses a path that is not a regular file.
+// Check returns an error if a path is not a regular file.
 func Check(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
@@ -106,7 +106,7 @@ func Optional(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// Kind describes what exists at a path.
+// Kind returns the kind of file of a mode as text, such as folder.
 func Kind(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():

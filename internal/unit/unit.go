@@ -1,4 +1,4 @@
-// Package unit writes amounts for people to read.
+// Package unit formats numbers of bytes with units.
 package unit
 
 import "fmt"

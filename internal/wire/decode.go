@@ -4,27 +4,26 @@ import "sparrow/internal/jsonscan"
 
 // Limits on a body.
 const (
-	MaxDepth     = 128 // nesting of objects and arrays, including JSON schemas
-	MaxNameBytes = 64  // bytes of a tool or schema name
+	MaxDepth     = 128 // nesting depth of objects and arrays, including JSON schemas
+	MaxNameBytes = 64  // bytes of the name of a tool or schema
 )
 
-// maxIgnored is the maximum number of ignored fields that are named.
+// maxIgnored is the maximum number of ignored fields that are reported.
 const maxIgnored = 32
 
-// maxProblems is the maximum number of problems in one error message, because a body may have thousands of unknown
-// names.
+// maxProblems is the maximum number of problems in an error message; a body may have thousands.
 const maxProblems = 16
 
-// Decoder has the settings for reading the body of a request, and collects ignored fields.
+// Decoder holds the settings for decoding a body, and the ignored fields of the last body.
 type Decoder struct {
-	// Strict refuses unknown fields. Otherwise they are ignored.
+	// Strict makes unknown fields an error. Otherwise they are ignored.
 	Strict bool
-	// Ignored are the fields of the last body that had no effect, each once, with [] for any index:
-	// messages[].annotations. Its text is plain ASCII. At most maxIgnored are named; "..." represents the others.
+	// Ignored lists the paths of fields that had no effect, each once, with [] for every index: messages[].annotations.
+	// Paths are ASCII. If there are more than maxIgnored, the last element is "...".
 	Ignored []string
 }
 
-// Decode reads an object, then checks it. Reading and checking report into one list of problems.
+// Decode reads an object and then validates it. The error lists the problems of both.
 func Decode[T any](d *Decoder, body []byte, known Fields[T], check func(*T, *Problems)) (*T, *Error) {
 	c := NewReader(body)
 	c.strict = d.Strict

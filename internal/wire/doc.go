@@ -1,10 +1,9 @@
-// Package wire reads the JSON bodies of requests, of all interfaces, and collects their errors.
+// Package wire decodes the JSON bodies of requests for all HTTP interfaces, and collects their errors.
 //
-// The input is the bytes of a body and the fields of an interface, as a table by name ([Fields]); the output is a plain
-// struct ([Decode]) or one [Error] that lists every problem, and the names of fields that had no effect
-// ([Decoder.Ignored]). Packages below api describe the interfaces. The package does not depend on them, reads no clock
-// and does no I/O.
+// The input is a body and a table of its fields by name ([Fields]). The output is a struct, or an [Error] that lists
+// every problem ([Decode]), and the names of fields that had no effect ([Decoder.Ignored]). The packages below api
+// define the interfaces; this package does not import them.
 //
-// A body is read by a decoder of our own because encoding/json replaces invalid UTF-8, lets the last of two equal names
-// win, ignores letter case and drops names it does not know.
+// encoding/json is not used, because it replaces invalid UTF-8, accepts duplicate names, ignores the case of names and
+// drops unknown names.
 package wire

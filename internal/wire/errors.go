@@ -7,44 +7,44 @@ import (
 	"strings"
 )
 
-// Code is the machine-readable reason of an error. It decides the HTTP status.
+// Code is the machine-readable reason of an error. It determines the HTTP status.
 type Code string
 
-// The codes, in OpenAI's words where OpenAI has one.
+// Codes; the values are OpenAI's if OpenAI has the same error.
 const (
 	CodeInvalidJSON      Code = "invalid_json"                // the body is not one JSON object in UTF-8
-	CodeUnknownParameter Code = "unknown_parameter"           // a name that no version of the request has
-	CodeUnsupportedParam Code = "unsupported_parameter"       // a field that other servers support
-	CodeUnsupportedValue Code = "unsupported_value"           // a value that other servers support
-	CodeDuplicate        Code = "duplicate_parameter"         // a name that occurs twice in one object
-	CodeMissing          Code = "missing_required_parameter"  // a required field
-	CodeInvalidType      Code = "invalid_type"                // a string where a number belongs
-	CodeInvalidValue     Code = "invalid_value"               // right type, impossible value
-	CodeOutOfRange       Code = "value_out_of_range"          // a number outside its range
-	CodeTooMany          Code = "array_above_max_length"      // more elements or entries than allowed
-	CodeTooLong          Code = "string_above_max_length"     // a string of too many bytes
-	CodeContextLength    Code = "context_length_exceeded"     // prompt plus answer do not fit the model
-	CodeInvalidKey       Code = "invalid_api_key"             // missing or wrong bearer key
-	CodeNoAdmin          Code = "admin_disabled"              // an endpoint for administrators without keys for them
-	CodeModelNotFound    Code = "model_not_found"             // a model this server does not serve
-	CodeNoResponse       Code = "response_not_found"          // a response that is not stored
-	CodeNoObject         Code = "not_found"                   // a file or batch that the tenant does not have
-	CodeInUse            Code = "conflict"                    // a file or batch in a state that does not allow it
-	CodeNoBatches        Code = "batches_disabled"            // files and batches without a folder for them
+	CodeUnknownParameter Code = "unknown_parameter"           // a field that no interface has
+	CodeUnsupportedParam Code = "unsupported_parameter"       // a field that is not supported here
+	CodeUnsupportedValue Code = "unsupported_value"           // a value that is not supported here
+	CodeDuplicate        Code = "duplicate_parameter"         // two members of an object have the same name
+	CodeMissing          Code = "missing_required_parameter"  // a required field is missing
+	CodeInvalidType      Code = "invalid_type"                // a value has the wrong JSON type
+	CodeInvalidValue     Code = "invalid_value"               // a value of the right type is not allowed
+	CodeOutOfRange       Code = "value_out_of_range"          // a number is outside its range
+	CodeTooMany          Code = "array_above_max_length"      // an array or object has too many elements
+	CodeTooLong          Code = "string_above_max_length"     // a string has too many bytes
+	CodeContextLength    Code = "context_length_exceeded"     // prompt and answer do not fit the context
+	CodeInvalidKey       Code = "invalid_api_key"             // the bearer key is missing or wrong
+	CodeNoAdmin          Code = "admin_disabled"              // no keys for administrators are configured
+	CodeModelNotFound    Code = "model_not_found"             // the server does not serve the model
+	CodeNoResponse       Code = "response_not_found"          // the response is not stored
+	CodeNoObject         Code = "not_found"                   // the tenant has no such file or batch
+	CodeInUse            Code = "conflict"                    // the state of a file or batch does not allow it
+	CodeNoBatches        Code = "batches_disabled"            // no folder for files and batches is configured
 	CodeStorageFull      Code = "storage_full"                // the folder of files and batches is full
-	CodeNoPrevious       Code = "previous_response_not_found" // the previous response of a request is not stored
-	CodeUnknownURL       Code = "unknown_url"                 // no such path
-	CodeBadMethod        Code = "method_not_supported"        // an HTTP method that the path does not support
-	CodeWrongHost        Code = "misdirected_request"         // the Host is not a name of this server
-	CodeBodyTooLarge     Code = "request_too_large"           // more bytes than the server reads
-	CodeMediaType        Code = "unsupported_media_type"      // the body is not declared as JSON
-	CodeQueueFull        Code = "rate_limit_exceeded"         // too many requests waiting; comes with Retry-After
-	CodeInternal         Code = "internal_error"              // an error of the server
+	CodeNoPrevious       Code = "previous_response_not_found" // the response in previous_response_id is not stored
+	CodeUnknownURL       Code = "unknown_url"                 // the path does not exist
+	CodeBadMethod        Code = "method_not_supported"        // the path does not support the HTTP method
+	CodeWrongHost        Code = "misdirected_request"         // the header Host is not a name of this server
+	CodeBodyTooLarge     Code = "request_too_large"           // the body exceeds the server's limit
+	CodeMediaType        Code = "unsupported_media_type"      // the content type is not JSON
+	CodeQueueFull        Code = "rate_limit_exceeded"         // too many requests wait; comes with Retry-After
+	CodeInternal         Code = "internal_error"              // an unexpected error in the server
 	CodeUnavailable      Code = "service_unavailable"         // the server is starting or shutting down
-	CodeDeadline         Code = "deadline_exceeded"           // the request took longer than the server allows
+	CodeDeadline         Code = "deadline_exceeded"           // the request exceeded the server's time limit
 )
 
-// statuses maps codes to HTTP statuses. It is the only such map.
+// statuses maps all codes to HTTP statuses.
 var statuses = map[Code]int{
 	CodeInvalidJSON:      http.StatusBadRequest,
 	CodeUnknownParameter: http.StatusBadRequest,
@@ -78,7 +78,7 @@ var statuses = map[Code]int{
 	CodeDeadline:         http.StatusGatewayTimeout,
 }
 
-// Status returns the HTTP status of a code; an unknown code is a server error, because only this program makes codes.
+// Status returns the HTTP status of a code. An unknown code is a bug of the server, so its status is 500.
 func (c Code) Status() int {
 	if status, ok := statuses[c]; ok {
 		return status
@@ -88,9 +88,9 @@ func (c Code) Status() int {
 
 // Problem is one error in a request.
 type Problem struct {
-	Param   string // path of the field, such as messages[2].content; empty if the problem concerns the whole body
+	Param   string // path of the field, such as messages[2].content; empty for the whole body
 	Code    Code
-	Message string // states what was given and what is allowed; does not repeat Param
+	Message string // the given value and the allowed values, without Param
 }
 
 func (p Problem) String() string {
@@ -100,26 +100,26 @@ func (p Problem) String() string {
 	return p.Param + ": " + p.Message
 }
 
-// Error is a failed request. Param and Code belong to the first problem; Message describes all problems. Each
-// interface writes it in its own format.
+// Error is the error of a request. Param and Code are those of the first problem; Message contains all problems. Each
+// interface has its own JSON format for it.
 //
-// Functions of this package and of those below api return *Error rather than error so that every failure has a status:
-// compare with nil before storing one in a variable of type error.
+// Functions here and below api return *Error, not error, so that every error has a status. Compare the result with nil
+// before assigning it to a variable of type error.
 type Error struct {
 	Message  string
-	Param    string // path of the field; empty if the problem concerns no field
+	Param    string // path of the field; empty if there is none
 	Code     Code
-	Problems []Problem // at least one; not on the wire
+	Problems []Problem // at least one; not sent to clients
 }
 
-// NewError makes an error of a single problem. The message should contain the requested value, the supported values
-// and a suggestion.
+// NewError returns an error with a single problem. The message should contain the requested value, the supported values
+// and what to do.
 func NewError(code Code, param, format string, args ...any) *Error {
 	return joinProblems([]Problem{{Param: param, Code: code, Message: fmt.Sprintf(format, args...)}}, 0)
 }
 
-// JoinProblems returns one error with several problems, or nil if there are none. The first problem's code decides
-// the status.
+// JoinProblems returns an error with all problems of the list, or nil if it is empty. The code of the first problem
+// determines the status.
 func JoinProblems(list []Problem) *Error {
 	if len(list) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func JoinProblems(list []Problem) *Error {
 	return joinProblems(list[:most], len(list)-most)
 }
 
-// joinProblems describes one or more problems and states how many were left out.
+// joinProblems returns an error with the listed problems; omitted is the number of further ones.
 func joinProblems(list []Problem, omitted int) *Error {
 	var b strings.Builder
 	for i, p := range list {
@@ -145,5 +145,5 @@ func joinProblems(list []Problem, omitted int) *Error {
 
 func (e *Error) Error() string { return e.Message }
 
-// Status returns the HTTP status of the response.
+// Status returns the HTTP status for the error.
 func (e *Error) Status() int { return e.Code.Status() }

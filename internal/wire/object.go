@@ -8,19 +8,18 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// Field states how one member of an object of type T is read.
+// Field states how a member of an object is read into a T.
 type Field[T any] struct {
 	Read func(c *Reader, v *T)
-	// Refused fields are always errors. They exist for their error message, and are not suggested in place of a
-	// misspelled name.
+	// Refused fields are always errors with a specific message. They are not suggested for misspelled names.
 	Refused bool
 }
 
-// Fields has the members of an object by name. Other names are unknown: the reader refuses them if it is strict, and
-// ignores them otherwise.
+// Fields maps the names of an object's members to their fields. Other names are unknown: with Decoder.Strict they are
+// errors, otherwise they are ignored.
 type Fields[T any] map[string]Field[T]
 
-// ReadObject reads an object member by member. Members that are null count as absent.
+// ReadObject reads an object into v. A member that is null counts as absent.
 func ReadObject[T any](c *Reader, v *T, known Fields[T]) {
 	if c.Shape() != jsonscan.Object {
 		c.WrongShape("an object")
@@ -42,8 +41,8 @@ func ReadObject[T any](c *Reader, v *T, known Fields[T]) {
 	}
 }
 
-// ReadStrict is like ReadObject for an object that no other server has: an unknown name in it, or in an object inside
-// it, is a mistake and refused, regardless of the rest of the body.
+// ReadStrict is ReadObject in which unknown names are always errors, also in nested objects. It is for objects that
+// only this server has.
 func ReadStrict[T any](c *Reader, v *T, known Fields[T]) {
 	before := c.strict
 	c.strict = true
@@ -51,7 +50,7 @@ func ReadStrict[T any](c *Reader, v *T, known Fields[T]) {
 	c.strict = before
 }
 
-// names returns the fields that an error may suggest instead of a misspelled one.
+// names returns the names that an error may suggest for a misspelled one.
 func (f Fields[T]) names() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -62,8 +61,8 @@ func (f Fields[T]) names() []string {
 	return names
 }
 
-// unknownMessage looks for the nearest name only while problems are listed, because a hostile body may contain a
-// million names.
+// unknownMessage returns the message for an unknown name. It searches for a similar name only until the list of
+// problems is full, because a hostile body may contain a million names.
 func unknownMessage[T any](c *Reader, name string, known Fields[T]) string {
 	if !c.Full() {
 		if best := Nearest(name, known.names()); best != "" {
@@ -73,7 +72,7 @@ func unknownMessage[T any](c *Reader, name string, known Fields[T]) string {
 	return "unknown field; it would have no effect, so omit it"
 }
 
-// Lift makes the fields of a part usable as fields of the whole.
+// Lift converts the fields of a part P to fields of T, which contains the part.
 func Lift[T, P any](part Fields[P], of func(*T) *P) Fields[T] {
 	whole := make(Fields[T], len(part))
 	for name, f := range part {
@@ -82,7 +81,7 @@ func Lift[T, P any](part Fields[P], of func(*T) *P) Fields[T] {
 	return whole
 }
 
-// Join merges field tables. A later table may replace a field of an earlier one.
+// Join merges tables of fields. A later table has precedence.
 func Join[T any](tables ...Fields[T]) Fields[T] {
 	all := Fields[T]{}
 	for _, table := range tables {
@@ -101,17 +100,17 @@ func BoolField[T any](of func(*T) *bool) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) { Set(of(v), c.Boolean) }}
 }
 
-// OptionalBool reads a boolean that is nil if it is absent.
+// OptionalBool reads a boolean; if it is absent, the pointer stays nil.
 func OptionalBool[T any](of func(*T) **bool) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) { SetPointer(of(v), c.Boolean) }}
 }
 
-// OptionalFloat reads a number that is nil if it is absent.
+// OptionalFloat reads a number; if it is absent, the pointer stays nil.
 func OptionalFloat[T any](of func(*T) **float64) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) { SetPointer(of(v), c.Float) }}
 }
 
-// OptionalInt reads an integer that is nil if it is absent.
+// OptionalInt reads an integer; if it is absent, the pointer stays nil.
 func OptionalInt[T any](of func(*T) **int) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) {
 		SetPointer(of(v), func() (int, bool) {
@@ -121,21 +120,21 @@ func OptionalInt[T any](of func(*T) **int) Field[T] {
 	}}
 }
 
-// Set stores the value that was read, unless it had the wrong type.
+// Set calls read and stores the value if ok is true.
 func Set[V any](dst *V, read func() (V, bool)) {
 	if v, ok := read(); ok {
 		*dst = v
 	}
 }
 
-// SetPointer stores a pointer to the value that was read, which is nil if it is absent.
+// SetPointer calls read and stores a pointer to the value if ok is true.
 func SetPointer[V any](dst **V, read func() (V, bool)) {
 	if v, ok := read(); ok {
 		*dst = &v
 	}
 }
 
-// Refuse returns a field that other servers support and this one does not; instead is the suggested alternative.
+// Refuse returns a field that this server does not support; instead tells the client what to send.
 func Refuse[T any](instead string) Field[T] {
 	return Field[T]{Refused: true, Read: func(c *Reader, _ *T) {
 		c.Problem(CodeUnsupportedParam, "not supported; %s", instead)
@@ -143,7 +142,7 @@ func Refuse[T any](instead string) Field[T] {
 	}}
 }
 
-// ReadList reads an array of at most `most` elements. Further elements are checked, counted and dropped.
+// ReadList reads an array of at most most elements. The syntax of further elements is checked.
 func ReadList[V any](c *Reader, most int, what string, read func() (V, bool)) []V {
 	if c.Shape() != jsonscan.Array {
 		c.WrongShape("an array of " + what)
@@ -164,8 +163,8 @@ func ReadList[V any](c *Reader, most int, what string, read func() (V, bool)) []
 	return list
 }
 
-// ReadStruct returns a function for ReadList that reads an element with ReadObject. It keeps an object with problems,
-// because the request fails anyway, and later checks rely on all elements.
+// ReadStruct returns a function for ReadList that reads an element with ReadObject. Objects with problems are kept,
+// because later checks expect all elements.
 func ReadStruct[T any](c *Reader, known Fields[T]) func() (T, bool) {
 	return func() (T, bool) {
 		var v T
@@ -174,12 +173,12 @@ func ReadStruct[T any](c *Reader, known Fields[T]) func() (T, bool) {
 	}
 }
 
-// IgnoreAny accepts any value and ignores it.
+// IgnoreAny returns a field that accepts every value and has no effect.
 func IgnoreAny[T any]() Field[T] {
 	return Field[T]{Read: func(c *Reader, _ *T) { c.Ignore() }}
 }
 
-// IgnoreAs accepts a value of one shape and ignores it.
+// IgnoreAs returns a field that accepts every value of one JSON type and has no effect.
 func IgnoreAs[T any](want jsonscan.Kind) Field[T] {
 	return Field[T]{Read: func(c *Reader, _ *T) {
 		if c.Shape() != want {
@@ -190,7 +189,7 @@ func IgnoreAs[T any](want jsonscan.Kind) Field[T] {
 	}}
 }
 
-// FixedAs accepts only one value.
+// FixedAs returns a field that accepts only one value, given as JSON text.
 func FixedAs[T any](text, why string) Field[T] {
 	return Field[T]{Read: func(c *Reader, _ *T) {
 		var got bytes.Buffer

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Problems collects the errors of one request, in order, up to maxProblems.
+// Problems collects the problems of a request, in order, at most maxProblems of them.
 type Problems struct {
 	list    []Problem
 	omitted int
 }
 
-// Full reports whether further problems are only counted; callers then need not format them.
+// Full reports whether maxProblems were collected. Further problems are only counted, so callers need not format them.
 func (p *Problems) Full() bool { return len(p.list) >= maxProblems }
 
-// Add reports a problem of a field.
+// Add adds a problem of a field.
 func (p *Problems) Add(code Code, param, format string, args ...any) {
 	if p.Full() {
 		p.omitted++
@@ -23,8 +23,8 @@ func (p *Problems) Add(code Code, param, format string, args ...any) {
 	p.list = append(p.list, Problem{Param: param, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddNew reports a problem that a check after decoding has found. It does nothing if the field could not be decoded:
-// that is already reported, and a message about its empty value, or about the value that contains it, would not help.
+// AddNew adds a problem that was found after decoding. It does nothing if decoding has reported a problem for the
+// field, or for a field that contains it or is inside it.
 func (p *Problems) AddNew(code Code, param, format string, args ...any) {
 	for _, old := range p.list {
 		if within(old.Param, param) {
@@ -34,13 +34,13 @@ func (p *Problems) AddNew(code Code, param, format string, args ...any) {
 	p.Add(code, param, format, args...)
 }
 
-// within reports whether path a is path b or leads to something inside b.
+// within reports whether path a is path b or is inside b.
 func within(a, b string) bool {
 	rest, ok := strings.CutPrefix(a, b)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// Empty reports whether no problem was reported.
+// Empty reports whether there are no problems.
 func (p *Problems) Empty() bool { return len(p.list) == 0 }
 
 func (p *Problems) err() *Error {
@@ -50,21 +50,21 @@ func (p *Problems) err() *Error {
 	return joinProblems(p.list, p.omitted)
 }
 
-// Verdict runs a single check and returns its problems as an error, or nil.
+// Verdict calls check and returns the problems as an error, or nil if there are none.
 func Verdict(check func(*Problems)) *Error {
 	var p Problems
 	check(&p)
 	return p.err()
 }
 
-// WantRange reports a number outside [lo, hi]. NaN is outside every range.
+// WantRange adds a problem if the number is outside [lo, hi] or NaN.
 func WantRange[N int | int64 | float64](p *Problems, param string, v *N, lo, hi N) {
 	if v != nil && !(*v >= lo && *v <= hi) {
 		p.AddNew(CodeOutOfRange, param, "%v is not in [%v, %v]", *v, lo, hi)
 	}
 }
 
-// WantAtMost reports a collection that is too large.
+// WantAtMost adds a problem, and returns false, if count exceeds most.
 func WantAtMost(p *Problems, param string, count, most int, what string) bool {
 	if count > most {
 		p.AddNew(CodeTooMany, param, "%d %s, at most %d are supported", count, what, most)
@@ -73,7 +73,7 @@ func WantAtMost(p *Problems, param string, count, most int, what string) bool {
 	return true
 }
 
-// WantShort reports a string that is too long.
+// WantShort adds a problem if the string has more than most bytes.
 func WantShort(p *Problems, param, value string, most int) {
 	if len(value) > most {
 		p.AddNew(CodeTooLong, param, "%d bytes, at most %d are supported", len(value), most)

@@ -10,29 +10,28 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// Reader reads one JSON text from front to back. It keeps the path of names and indices to the current value, which
-// errors name.
+// Reader reads one JSON text. It tracks the path of names and indices to the current value, for errors.
 //
-// There are two kinds of errors. Problems (wrong type, unknown name) are collected, and reading continues after the
-// value. Malformed JSON is final: malformed is set, the position moves to the end, and every loop ends.
+// After a problem, such as a wrong type or an unknown name, reading continues after the value. After malformed JSON
+// nothing more is read: malformed is set, and the position moves to the end.
 type Reader struct {
 	Problems
 	scan      jsonscan.Scanner
 	path      []step
 	malformed *Error
 
-	strict  bool // whether unknown fields are problems
+	strict  bool // whether unknown fields are errors
 	ignored []string
 }
 
-// step is one part of a path: a member's name, or an element's index if indexed is set.
+// step is one part of a path: the index of an element if indexed is true, otherwise the name of a member.
 type step struct {
 	name    string
 	index   int
 	indexed bool
 }
 
-// NewReader checks the encoding of the whole text once.
+// NewReader returns a reader of a body, after checking that it is UTF-8.
 func NewReader(body []byte) *Reader {
 	c := &Reader{scan: jsonscan.Scanner{Text: body, Name: "body", MaxDepth: MaxDepth}}
 	c.scan.Lone = func(at int) {
@@ -54,7 +53,7 @@ func (c *Reader) Finish() *Error {
 	return c.err()
 }
 
-// fail ends reading. The first failure is kept.
+// fail stops reading because of malformed JSON. Only the first error is kept.
 func (c *Reader) fail(format string, args ...any) {
 	if c.malformed == nil {
 		c.malformed = NewError(CodeInvalidJSON, c.Param(), format, args...)
@@ -62,7 +61,7 @@ func (c *Reader) fail(format string, args ...any) {
 	c.scan.Pos = len(c.scan.Text)
 }
 
-// check calls fail for a syntax error; it reports whether there was none.
+// check returns true if err is nil, otherwise it calls fail.
 func (c *Reader) check(err error) bool {
 	if err != nil {
 		c.fail("malformed JSON %v", err)
@@ -70,7 +69,7 @@ func (c *Reader) check(err error) bool {
 	return err == nil
 }
 
-// Problem reports a problem of the value at the current path. Once the report is full, problems are only counted.
+// Problem adds a problem of the value at the current path.
 func (c *Reader) Problem(code Code, format string, args ...any) {
 	if c.Full() {
 		c.omitted++
@@ -79,13 +78,14 @@ func (c *Reader) Problem(code Code, format string, args ...any) {
 	c.Add(code, c.Param(), format, args...)
 }
 
-// Param returns the current path in the usual notation of clients, such as messages[2].content. A path deep inside a
-// schema is shortened.
+// Param returns the current path in the notation that clients use, such as messages[2].content. Long paths are
+// shortened.
 func (c *Reader) Param() string {
 	return c.spelt(240, "[%q]", func(i int) string { return fmt.Sprintf("[%d]", i) })
 }
 
-// spelt returns the current path, cut if it is longer than most; quoted is the format of names that are not plain.
+// spelt returns the current path, cut after most bytes; quoted is the format of names with other characters than
+// PlainLetters allows.
 func (c *Reader) spelt(most int, quoted string, index func(int) string) string {
 	var b strings.Builder
 	for _, s := range c.path {
@@ -119,7 +119,7 @@ func (c *Reader) Note() {
 	}
 }
 
-// place returns the current path for a list of ignored fields: [] for any index, and only characters that a header
+// place returns the current path for Decoder.Ignored: with [] for indices, and only characters that an HTTP header
 // allows.
 func (c *Reader) place() string {
 	if len(c.ignored) >= maxIgnored {
@@ -128,12 +128,12 @@ func (c *Reader) place() string {
 	return c.spelt(math.MaxInt, "[%+q]", func(int) string { return "[]" })
 }
 
-// PlainName reports whether a name needs no quotes in a path.
+// PlainName reports whether a name can be written in a path without quotes.
 func PlainName(name string) bool {
 	return name != "" && len(name) <= MaxNameBytes && PlainLetters(name)
 }
 
-// PlainLetters reports whether a name has only letters, digits, '_' and '-'.
+// PlainLetters reports whether a name consists only of ASCII letters, digits, '_' and '-'.
 func PlainLetters(name string) bool {
 	for i := range len(name) {
 		if !nameByte(name[i]) {
@@ -154,8 +154,8 @@ func (c *Reader) Shape() jsonscan.Kind {
 	return kind
 }
 
-// Members yields the name of each member of the current object; the loop's body consumes the value. A name that
-// appeared before is reported and its value skipped. The loop must not be left early.
+// Members yields the name of each member of the current object; the loop's body must consume the value. A duplicate
+// name is reported and skipped. The loop must not be left early.
 func (c *Reader) Members(yield func(name string) bool) {
 	if !c.enter() {
 		return
@@ -178,8 +178,8 @@ func (c *Reader) Members(yield func(name string) bool) {
 	}
 }
 
-// Elements yields the index of each element of the current array; the loop's body consumes the value. The loop must not
-// be left early.
+// Elements yields the index of each element of the current array; the loop's body must consume the value. The loop must
+// not be left early.
 func (c *Reader) Elements(yield func(i int) bool) {
 	if !c.enter() {
 		return
@@ -191,10 +191,10 @@ func (c *Reader) Elements(yield func(i int) bool) {
 	}
 }
 
-// enter consumes the opening bracket, whose kind Shape has returned.
+// enter consumes an opening bracket. The caller has checked the type with Shape.
 func (c *Reader) enter() bool { return c.malformed == nil && c.check(c.scan.Enter()) }
 
-// more reports whether another member or element follows, and advances past the comma or the closing bracket.
+// more reports whether another member or element follows. It consumes the comma or the closing bracket.
 func (c *Reader) more(closing byte, first bool) bool {
 	if c.malformed != nil {
 		return false
@@ -203,7 +203,7 @@ func (c *Reader) more(closing byte, first bool) bool {
 	return c.check(err) && more
 }
 
-// Skip consumes the current value and checks its syntax and its names.
+// Skip consumes the current value, and checks its syntax and for duplicate names.
 func (c *Reader) Skip() {
 	switch c.Shape() {
 	case jsonscan.Object:
@@ -224,7 +224,7 @@ func (c *Reader) Skip() {
 	}
 }
 
-// Raw consumes the current value and returns a copy of its text, names in their original order.
+// Raw consumes the current value and returns a copy of its text.
 func (c *Reader) Raw() json.RawMessage {
 	c.scan.Next()
 	from := c.scan.Pos
@@ -235,13 +235,13 @@ func (c *Reader) Raw() json.RawMessage {
 	return json.RawMessage(append([]byte(nil), c.scan.Text[from:c.scan.Pos]...))
 }
 
-// NameSet stores the names of one object; small ones need no map.
+// NameSet is a set of names. Small sets are a slice, larger ones a map.
 type NameSet struct {
 	few  []string
 	many map[string]struct{}
 }
 
-// Add reports whether the name is new.
+// Add adds a name. It returns false if the set already contains it.
 func (s *NameSet) Add(name string) bool {
 	if s.many == nil {
 		for _, old := range s.few {
@@ -263,17 +263,17 @@ func (s *NameSet) Add(name string) bool {
 	return len(s.many) > before
 }
 
-// Size returns the number of bytes of the whole text.
+// Size returns the number of bytes of the body.
 func (c *Reader) Size() int { return len(c.scan.Text) }
 
-// Clean calls read and reports whether it found no problem.
+// Clean calls read and reports whether it has added no problems.
 func (c *Reader) Clean(read func()) bool {
 	before := len(c.list) + c.omitted
 	read()
 	return c.malformed == nil && len(c.list)+c.omitted == before
 }
 
-// FirstElement returns the kind of the first element of the current array; None if it is empty.
+// FirstElement returns the kind of the first element of the current array; or None if it is empty.
 func (c *Reader) FirstElement() jsonscan.Kind {
 	ahead := Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos + 1}}
 	if ahead.scan.Next() == ']' {
@@ -282,7 +282,7 @@ func (c *Reader) FirstElement() jsonscan.Kind {
 	return ahead.Shape()
 }
 
-// ahead returns a reader of the current value that does not advance this one.
+// ahead returns a reader that starts at the current value and does not advance c.
 func (c *Reader) ahead() *Reader {
 	return &Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos, MaxDepth: MaxDepth}}
 }
@@ -290,8 +290,7 @@ func (c *Reader) ahead() *Reader {
 // Peek returns a copy of the text of the current value without consuming it.
 func (c *Reader) Peek() json.RawMessage { return c.ahead().Raw() }
 
-// TextMember looks for a member of the current object that is a string, without consuming anything; empty if there is
-// none.
+// TextMember returns a string member of the current object, or "" if there is none. It consumes nothing.
 func (c *Reader) TextMember(name string) string {
 	ahead, found := c.ahead(), ""
 	if ahead.Shape() != jsonscan.Object {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// WrongShape reports and skips a value of the wrong type.
+// WrongShape reports a value of the wrong type and skips it.
 func (c *Reader) WrongShape(want string) {
 	if got := c.Shape(); got != jsonscan.None {
 		c.Problem(CodeInvalidType, "expected %s, got %s", want, got)
@@ -16,7 +16,7 @@ func (c *Reader) WrongShape(want string) {
 	}
 }
 
-// Str reads a string. For a value of another type it reports a problem and ok is false.
+// Str reads a string. If the value has another type, it reports a problem and ok is false.
 func (c *Reader) Str() (value string, ok bool) {
 	if c.Shape() != jsonscan.String {
 		c.WrongShape("a string")
@@ -33,7 +33,7 @@ func (c *Reader) Boolean() (value, ok bool) {
 	return c.Word() == "true", c.malformed == nil
 }
 
-// number reads the text of a number.
+// number reads a number and returns its text; want describes it in the error.
 func (c *Reader) number(want string) (text []byte, ok bool) {
 	if c.Shape() != jsonscan.Number {
 		c.WrongShape(want)
@@ -57,10 +57,10 @@ func (c *Reader) Float() (value float64, ok bool) {
 	return value, true
 }
 
-// exactFloat is the largest magnitude up to which float64 represents every integer.
+// exactFloat is a limit: float64 represents every integer up to this magnitude.
 const exactFloat = 1 << 53
 
-// Integer reads a whole number that fits in an int64. It may be written as 3.0 or 3e0.
+// Integer reads an integer that fits in an int64. It may be written as 3.0 or 3e0.
 func (c *Reader) Integer() (value int64, ok bool) {
 	text, ok := c.number("an integer")
 	if !ok {
@@ -86,7 +86,7 @@ func (c *Reader) Integer() (value int64, ok bool) {
 	return int64(f), true
 }
 
-// IntegerIn reads a whole number in [lo, hi], which must fit the caller's type.
+// IntegerIn reads an integer in [lo, hi], the range of the caller's type.
 func (c *Reader) IntegerIn(lo, hi int64) (value int64, ok bool) {
 	value, ok = c.Integer()
 	if ok && (value < lo || value > hi) {
@@ -96,22 +96,22 @@ func (c *Reader) IntegerIn(lo, hi int64) (value int64, ok bool) {
 	return value, ok
 }
 
-// Word consumes true, false or null.
+// Word consumes and returns true, false or null.
 func (c *Reader) Word() string {
 	w, err := c.scan.Word()
 	c.check(err)
 	return w
 }
 
-// numeral consumes a number and returns its text as a part of the body, so that a prompt of a million token ids does
-// not allocate a million strings.
+// numeral consumes a number and returns its text as a slice of the body, because a prompt of a million token ids would
+// otherwise allocate a million strings.
 func (c *Reader) numeral() []byte {
 	text, err := c.scan.Number()
 	c.check(err)
 	return text
 }
 
-// Text consumes a string.
+// Text consumes a string and returns its value.
 func (c *Reader) Text() string {
 	s, err := c.scan.Str()
 	c.check(err)

@@ -1,12 +1,12 @@
 package wire
 
-// Nearest returns the known name with the smallest edit distance from the given one, or "" if none is close. Among
-// equal distances the first name wins.
+// Nearest returns the known name with the smallest edit distance from the given one, or "" if none is close. Of
+// several, it returns the first.
 func Nearest(name string, known []string) string {
 	if len(name) > MaxNameBytes {
 		return ""
 	}
-	// At most a quarter of the letters may be wrong: two in maxTokens, none in a single letter.
+	// At most a quarter of the letters may differ: two for maxTokens, none for a single letter.
 	best, limit := "", (len(name)+2)/4
 	for _, k := range known {
 		if d := editDistance(name, k, limit); d <= limit {
@@ -16,13 +16,13 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of neighbours between a and b, bytewise. Anything
-// above limit is returned as limit+1.
+// editDistance returns the number of bytes to insert, delete, replace, or swap with their neighbour to change a into b,
+// or limit+1 if it exceeds limit.
 func editDistance(a, b string, limit int) int {
 	if diff := len(a) - len(b); diff > limit || -diff > limit {
 		return limit + 1
 	}
-	// Three rows of the usual edit-distance table: the row before last is needed for swaps.
+	// Three rows of the usual table of edit distances; the row before the last is needed for swaps.
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Marshal encodes like json.Marshal, but does not escape <, > and &: JSON over HTTP is not HTML, and OpenAI does not
-// escape them.
+// Marshal is json.Marshal without escapes for <, > and &, which are needed only in HTML.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -20,9 +19,8 @@ func Marshal(v any) ([]byte, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString writes a JSON string. It does not escape characters beyond ASCII, except for the three that some clients
-// take for a line break and so for the end of an event (U+0085, U+2028, U+2029). Bytes that are not UTF-8 become
-// U+FFFD.
+// AppendString appends a JSON string. Of the characters beyond ASCII, it escapes only U+0085, U+2028 and U+2029, which
+// some clients interpret as line breaks and thus as the end of an event. Bytes that are not UTF-8 become U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
@@ -49,7 +47,7 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendEscape writes a character below U+10000 as an escape.
+// appendEscape appends the escape of a character below U+10000.
 func appendEscape(dst []byte, r rune) []byte {
 	switch r {
 	case '"', '\\':

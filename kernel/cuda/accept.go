@@ -4,8 +4,8 @@ package cuda
 type AcceptArgs struct {
 	Tokens      Ptr   // i32 [TokenCount]: tokens that the target model chose
 	Drafts      Ptr   // i32 [Sequences, 1+2*Most]: first token, then lowest and highest token of each draft
-	Words       Ptr   // i32 [Rows, 3+Most]: place (-1-place for a token), sequence, words for 0 to Most accepted
-	Out         Ptr   // i32 [Columns]
+	Words       Ptr   // i32 [Rows, 3+Most]: place or -1-place, sequence, word for each count of accepted drafts
+	Out         Ptr   // i32 [Columns]: words that are written
 	Faults      Ptr   // one u32 of fault bits (FaultRow), or zero
 	TokenStride int64 // entries between tokens
 	Rows        int32

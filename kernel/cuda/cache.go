@@ -14,13 +14,13 @@ type WriteMainArgs struct {
 	Key          Ptr // bf16 [Tokens, 64], before rotation, pairs (2i, 2i+1)
 	Positions    Ptr // i32 [Tokens]
 	Slots        Ptr // i32 [Tokens]; negative: do not write
-	Faults       Ptr // one u32 of fault bits, or zero
+	Faults       Ptr // address of a u32 of fault bits, or zero
 	Norm         Ptr // f32 [512]: the weight of the RMSNorm of the latent, rounded to bf16; or zero
 	Epsilon      float64
 	LatentStride int64 // elements between tokens, multiple of 8
 	KeyStride    int64 // elements between tokens, multiple of 2
 	Tokens       int32
-	KScale       float32 // FP8Row576 only: factor that converts a stored value to its value
+	KScale       float32 // FP8Row576 only: scale of all values of the pool
 }
 
 // GatherSlotsArgs are the arguments of gathers by slot list.
@@ -45,13 +45,12 @@ type GatherPagesArgs struct {
 	KScale   float32
 }
 
-// mainKernels are the names of one layout's kernels.
+// mainKernels holds the names of the kernels for one layout.
 type mainKernels struct {
 	write, slots, pages, store string
 	rowBytes                   int64
 }
 
-// kernelsOf returns the kernels of a main layout.
 func kernelsOf(kind layout.Kind) (mainKernels, error) {
 	switch kind {
 	case layout.BF16Row1152:
@@ -74,7 +73,7 @@ func kernelsOf(kind layout.Kind) (mainKernels, error) {
 		layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.BF16Row1024, layout.FP8Row528)
 }
 
-// scale checks the pool-wide scale of 576-byte rows.
+// scale checks the scale that all 576-byte rows of a pool have.
 func (c *checks) scale(kind layout.Kind, k float32) {
 	if kind == layout.FP8Row576 && !(k > 0 && k <= math.MaxFloat32) {
 		c.fail("scale %g of %v must be positive and finite", k, kind)
@@ -93,7 +92,6 @@ func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error
 	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 
-// check checks the arguments of the writers.
 func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.pool(a.Pool, names.rowBytes)
 	c.memory("latent", a.Latent, 16)
@@ -112,7 +110,7 @@ func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.scale(kind, a.KScale)
 }
 
-// gathered checks the arguments that both kinds of gather share.
+// gathered checks the arguments that are common to gathers by slots and by pages.
 func (c *checks) gathered(pool PoolView, fromBytes int64, rows Ptr, rowBytes, toBytes int64, count int32) {
 	c.pool(pool, fromBytes)
 	c.memory("rows", rows, 16)

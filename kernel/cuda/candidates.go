@@ -1,11 +1,11 @@
 package cuda
 
-// CandidatesArgs are the arguments of the kernels that find the best logits of every row.
+// CandidatesArgs are the arguments of the kernels that find the largest logits of every row.
 //
-// The best logits of a row are listed in descending order; among equal logits the lower column comes first, and -0
+// The largest logits of a row are listed in descending order; among equal logits the lower column comes first, and -0
 // equals 0. NaN is ordered as minus infinity. LogSum is log(sum of exp(logit)) over the whole row, so the
-// log-probability of a candidate is its value minus LogSum. It is NaN for a row with a NaN, and equals the best logit
-// if that is infinite. The result of a row does not depend on other rows.
+// log-probability of a candidate is its value minus LogSum. It is NaN for a row with a NaN, and equals the largest
+// logit if that is infinite. The result of a row does not depend on other rows.
 type CandidatesArgs struct {
 	Logits      Ptr   // [Rows, Columns] of Type
 	IDs         Ptr   // i32 [Rows, Best]
@@ -19,12 +19,12 @@ type CandidatesArgs struct {
 	Rows        int32 // at most maxCandidateRows
 	Columns     int32 // at most MaxCandidateColumns
 	Best        int32 // 1 to maxBest, at most Columns
-	Parts       int32 // parts of a row; set by FindCandidates
+	Parts       int32 // number of parts of a row; set by FindCandidates
 	Type        ElementType
 	Reserved    int32
 }
 
-// The limits of the kernels.
+// Limits of the candidate kernels.
 const (
 	maxBest             = 64
 	MaxCandidateColumns = candidateColumns * 32
@@ -34,13 +34,12 @@ const (
 
 func candidateParts(columns int32) int32 { return (columns + candidateColumns - 1) / candidateColumns }
 
-// CandidatesScratch returns the number of bytes that Keys must have for the given number of rows, columns and best
-// logits.
+// CandidatesScratch returns the size of Keys in bytes, for the given numbers of rows, columns and largest logits.
 func CandidatesScratch(rows, columns, best int32) int64 {
 	return int64(rows) * int64(candidateParts(columns)) * (8*int64(best) + 8)
 }
 
-// FindCandidates finds the best logits of every row with their columns, and every row's log-sum-exp.
+// FindCandidates finds the largest logits of every row with their columns, and the log-sum-exp of every row.
 func (k *Kernels) FindCandidates(s *Stream, a *CandidatesArgs) error {
 	c := checks{kernel: "candidate_parts"}
 	if a.Columns <= 0 || a.Columns > MaxCandidateColumns || a.Rows < 0 || a.Rows > maxCandidateRows {

@@ -2,7 +2,7 @@ package cuda
 
 import "time"
 
-// Bounds of sums over ranks.
+// Limits of sums over ranks.
 const (
 	MaxRanks         = 8
 	maxReduceBlocks  = 32
@@ -10,8 +10,8 @@ const (
 	reduceStateWords = 4
 )
 
-// ReduceFlagBytes and ReduceStateBytes are the sizes of the flags and the state that every rank keeps for sums. Both
-// start at zero.
+// ReduceFlagBytes and ReduceStateBytes are the sizes in bytes of the flags and the state that every rank has for sums.
+// Both must be zero at first.
 const (
 	ReduceFlagBytes  = 4 * reduceFlagWords
 	ReduceStateBytes = 4 * reduceStateWords
@@ -23,7 +23,7 @@ const ReduceFault = 2
 // AllReduceArgs are the arguments of a sum over ranks that read each other's memory.
 type AllReduceArgs struct {
 	X       Ptr           // [Bytes]: this rank's part, overwritten by the sum; all addresses: multiples of 16
-	Staging [MaxRanks]Ptr // for every rank: two halves, used by rounds in turn
+	Staging [MaxRanks]Ptr // staging memory of every rank: two halves, used alternately
 	Flags   [MaxRanks]Ptr // for every rank: flags of ReduceFlagBytes bytes
 	State   Ptr           // this rank's state of ReduceStateBytes bytes
 	Half    int64         // bytes of a half of Staging
@@ -32,7 +32,7 @@ type AllReduceArgs struct {
 	Type    ElementType   // f32 or bf16
 	Rank    int32
 	Ranks   int32
-	Blocks  int32 // maximum number of blocks, 0 for the kernel's default; the launchers set the actual number
+	Blocks  int32 // maximum number of blocks; 0: the kernel's default. Launchers set the actual number
 }
 
 // GatherRanksArgs are the arguments of the kernel that copies the rows of all ranks to every rank.
@@ -72,7 +72,7 @@ type PartIdsArgs struct {
 }
 
 // oneShotBytes returns the size in bytes up to which a sum in one shot is faster than in two, for a number of ranks. In
-// one shot every rank reads all data of every other rank; two shots read less but wait once more.
+// one shot every rank reads all data of every other rank. Two shots read less, but ranks wait for each other twice.
 func oneShotBytes(ranks int32) int64 {
 	switch {
 	case ranks <= 2:
@@ -84,7 +84,7 @@ func oneShotBytes(ranks int32) int64 {
 }
 
 // AllReduce sums X over all ranks, in one shot or in two depending on its size. Each rank launches it on its own
-// stream. All blocks of all ranks must be resident at one time.
+// stream. All blocks of all ranks must be resident at the same time.
 func (k *Kernels) AllReduce(s *Stream, a *AllReduceArgs) error {
 	if a.Bytes <= oneShotBytes(a.Ranks) {
 		return k.allReduce(s, "all_reduce_once", a)
@@ -106,8 +106,8 @@ func (k *Kernels) allReduce(s *Stream, kernel string, a *AllReduceArgs) error {
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks)}, Block: Dim{X: portableThreads}, Overlap: s.overlap}, a)
 }
 
-// check checks the arguments that ranks share, sets the number of blocks, and reports whether there is anything to
-// do.
+// check checks the arguments that all operations over ranks have, sets the number of blocks, and reports whether there
+// are bytes to process.
 func (a *AllReduceArgs) check(c *checks) bool {
 	c.multiple("bytes", a.Bytes, 16, 0)
 	if a.Ranks < 1 || a.Ranks > MaxRanks || a.Rank < 0 || a.Rank >= a.Ranks {
@@ -144,7 +144,7 @@ func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
 	var most int32
 	for r := range a.Peers.Ranks {
 		if r >= MaxRanks {
-			break // check reports it
+			break // check returns the error
 		}
 		c.count("rows", a.Rows[r])
 		c.multiple("first", a.First[r], unit, 0)

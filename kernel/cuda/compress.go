@@ -5,13 +5,13 @@ import "math"
 // CompressArgs are the arguments of the kernel that computes compressed entries from groups of tokens.
 type CompressArgs struct {
 	Values       Ptr   // f32 [Rows, Halves*Columns]: raw rows of this pass
-	Gates        Ptr   // f32 [Rows, Halves*Columns]
+	Gates        Ptr   // f32 [Rows, Halves*Columns]: gates of the values
 	State        Ptr   // f32 [StateRows, 2*Halves*Columns]: raw rows of earlier passes, values before gates
 	APE          Ptr   // f32 [Ratio, Halves*Columns]: added to gates
 	Sources      Ptr   // i32 [Entries, Halves*Ratio]: s >= 0 is row s, -1 is absent, s <= -2 is state row -2-s
 	Out          Ptr   // bf16 [Entries, Columns]
 	Faults       Ptr   // one u32 of fault bits, or zero
-	ValueStride  int64 // elements between rows; the following strides too
+	ValueStride  int64 // elements between rows; the following strides are also in elements
 	GateStride   int64
 	StateStride  int64
 	APEStride    int64
@@ -20,7 +20,7 @@ type CompressArgs struct {
 	Entries      int32
 	Columns      int32
 	Ratio        int32
-	Halves       int32 // 2: slots below Ratio read the first half of their rows, the others the second
+	Halves       int32 // 2: slots below Ratio read the first half of their rows, other slots the second half
 	Rows         int32
 	StateRows    int32
 }

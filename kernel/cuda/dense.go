@@ -2,7 +2,7 @@ package cuda
 
 import "math"
 
-// DenseAttendArgs are the arguments of dense attention and of the kernel that plans its tiles.
+// DenseAttendArgs are the arguments of dense attention, and of the kernel that divides its rows into tiles.
 type DenseAttendArgs struct {
 	QueryMap    TensorMap // bf16 [Rows, Heads*(nope+64)]
 	KeyMap      TensorMap // bf16 [Keys, Heads*(nope+values)]: the keys of a head
@@ -12,9 +12,9 @@ type DenseAttendArgs struct {
 	Lens        Ptr       // i32 [Rows, LenStride]: number of keys of a row
 	Out         Ptr       // bf16 [Rows, OutStride], multiple of 16
 	LSE         Ptr       // f32 [Rows, LSEStride]; or zero
-	Plan        Ptr       // DensePlanBytes bytes of scratch
+	Plan        Ptr       // scratch memory of DensePlanBytes bytes
 	Faults      Ptr       // one u32 of fault bits (FaultKeys), or zero
-	StartStride int64     // elements; the following strides too
+	StartStride int64     // elements between rows; the following strides are also in elements
 	LenStride   int64
 	OutStride   int64
 	LSEStride   int64
@@ -25,9 +25,9 @@ type DenseAttendArgs struct {
 	_           [32]byte // padding to the maps' alignment of 64 bytes
 }
 
-// Dense describes the memory of dense attention. Row r attends to the keys Start[r] to Start[r]+Lens[r]-1. Adjacent
-// rows with equal starts share tiles of keys, which are counted from that start, so a row's result is bitwise equal
-// alone and in any batch. Keys that are masked for all rows of a tile may have any value.
+// Dense describes the memory of dense attention. Row r attends to the keys Start[r] to Start[r]+Lens[r]-1. Tiles of
+// keys begin at Start[r], also for adjacent rows with equal starts, which are computed together; so a row's result is
+// bitwise equal alone and in any batch. Keys that are masked for all rows of a tile may have any value.
 type Dense struct {
 	Q      Ptr // bf16 [Rows, QStride]: Heads of Nope+64 columns, rotated; multiple of 16
 	KV     Ptr // bf16 [Keys, KVStride]: Heads of Nope columns of keys, then Values columns of values; multiple of 16
@@ -73,7 +73,7 @@ const (
 )
 
 // Encode checks the memory and builds the kernel's arguments with their tensor maps. They are valid as long as the
-// addresses are.
+// memory is allocated.
 func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c := checks{kernel: "dense attention"}
 	shape := denseShapes[[2]int32{x.Nope, x.Values}]
@@ -114,7 +114,8 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 		StartStride: x.StartStride, LenStride: x.LenStride, OutStride: x.OutStride, LSEStride: x.LSEStride,
 		Rows: x.Rows, Keys: x.Keys, Heads: x.Heads, ScoreScale: x.Scale * math.Log2E,
 	}
-	// Columns are in tiles of 64, the outermost dimension, so that one copy loads several consecutive tiles.
+	// Columns are divided into tiles of 64, and the tile is the outermost dimension, so that one copy loads several
+	// consecutive tiles.
 	tiles := func(base Ptr, rows int32, columns, stride int64, boxRows uint32, box int32) MapSpec {
 		return MapSpec{Type: MapBF16, Base: base, Dims: []uint64{denseTile, uint64(rows), uint64(columns / denseTile)},
 			Strides: []uint64{uint64(stride) * 2, denseTile * 2},
@@ -146,7 +147,7 @@ func (k *Kernels) DenseAttend(s *Stream, nope, values int32, a *DenseAttendArgs)
 		return err
 	}
 	if k.device.portable {
-		const perSM, halves = 2, 2 // blocks per SM, and halves of a row tile, each a unit of work
+		const perSM, halves = 2, 2 // blocks per SM; units of work per tile of rows (each half of a tile is one)
 		units := min(int64(a.Rows)*int64(a.Heads)*halves, math.MaxInt32)
 		return runPersistent(k, s, portableDense[shape.kernel], int32(units), perSM, a)
 	}

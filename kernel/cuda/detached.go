@@ -13,9 +13,8 @@ var H200 = Properties{
 }
 
 // OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU with these properties; memory
-// has addresses and no contents, and launches and copies have no effect. It lets tests run launchers' checks without a
-// GPU, lets an engine compute how much memory a model would take, and lets 'sparrow explain' list the weights that a
-// GPU does not support.
+// has addresses but no contents, and launches and copies have no effect. It is used in tests of launchers' checks, to
+// compute how much memory a model would need, and in 'sparrow explain' to list the weights that a GPU does not support.
 func OpenDetached(p Properties) *Device { return openDetached(p, p.MemoryBytes) }
 
 // Detached returns a device without a GPU that has the properties of this device and the same free memory.
@@ -38,7 +37,7 @@ func openDetached(p Properties, free int64) *Device {
 		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
 		return at
 	}
-	var held [][]byte // memory of each host allocation
+	var held [][]byte // memory of all host allocations
 	var mu sync.Mutex // guards the variables above, because several goroutines upload weights
 	answer := func(s symbol, args []uintptr) int {
 		mu.Lock()
@@ -59,7 +58,7 @@ func openDetached(p Properties, free int64) *Device {
 			held = append(held, make([]byte, args[1]))
 			store(args[0], uintptr(unsafe.Pointer(&held[len(held)-1][0])))
 		case cuFuncGetAttribute:
-			// No kernel of this package uses static shared or local memory that a launcher's check depends on.
+			// All other attributes are 0: no launcher's check depends on static shared or local memory.
 			if args[1] == funcMaxThreads {
 				store(args[0], maxBlockThreads)
 			}
@@ -78,11 +77,11 @@ func openDetached(p Properties, free int64) *Device {
 }
 
 // Watch calls see with every launch, before it is enqueued, and with the arguments of its kernel. Tests on machines
-// without a GPU use it to compare what operations would launch.
+// without a GPU use it to compare the launches of operations.
 func (d *Device) Watch(see func(kernel string, l Launch, args any)) { d.watch = see }
 
 const (
-	detachedBase    = 1 << 40 // larger than any offset from zero, so that offsets used as addresses are detected
+	detachedBase    = 1 << 40 // larger than any offset, so that an offset used as an address is detected
 	detachedAlign   = 256     // alignment of cuMemAlloc in bytes
 	maxBlockThreads = 1024
 )

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Properties are the properties of a device that kernels and the planner depend on. All are read from the driver.
+// Properties are the properties of a device that kernels and the planner depend on. All values are from the driver.
 type Properties struct {
 	Ordinal            int    `json:"ordinal"`
 	Name               string `json:"name"`
@@ -45,23 +45,23 @@ type Device struct {
 	handle  int
 	context uintptr
 	props   Properties
-	// portable means that kernels come from PTX, which runs on every device from Ampere on, instead of machine code for
-	// Hopper.
+	// portable means that kernels are loaded from PTX, which runs on every device from Ampere on, and not from machine
+	// code for Hopper.
 	portable bool
 	limits   limited
-	watch    func(kernel string, l Launch, args any) // called for each launch; see Watch
+	watch    func(kernel string, l Launch, args any) // called for each launch (Watch); may be nil
 }
 
 // native reports whether machine code for the device is embedded.
 func (p Properties) native() bool { return p.Major == 9 && p.Minor == 0 }
 
-// runs reports whether some tier of kernels runs on the device.
+// runs reports whether the device can run the kernels for Hopper or the portable kernels.
 func (p Properties) runs() bool { return p.Major >= oldestMajor }
 
-// capability returns the compute capability times ten.
+// capability returns the compute capability times ten, such as 90.
 func (d *Device) capability() int { return 10*d.props.Major + d.props.Minor }
 
-// oldestMajor is the first compute capability, 8.0, whose devices have the instructions of the portable tier.
+// oldestMajor is the first compute capability, 8.0, whose devices have the instructions of the portable kernels.
 const oldestMajor = 8
 
 // Available returns nil if at least one device of compute capability 9.0 is present, and otherwise the reason why the
@@ -99,7 +99,7 @@ func available(fits func(Properties) bool, capability, try string) error {
 	}
 }
 
-// Memory returns the memory in bytes of all GPUs that the kernels run on together; 0 if there is no such GPU.
+// Memory returns the total memory, in bytes, of all GPUs that the kernels run on; 0 if there is no such GPU.
 func Memory() (bytes int64) {
 	d, err := load()
 	if err != nil {
@@ -171,7 +171,7 @@ func (d *Device) Properties() Properties { return d.props }
 // Sync waits for everything enqueued on every stream of the device.
 func (d *Device) Sync() error { return d.plain(cuCtxSynchronize) }
 
-// MemoryFree returns the number of bytes an allocation could get now, and the size of the device's memory.
+// MemoryFree returns the free memory and the size of the device's memory, in bytes.
 func (d *Device) MemoryFree() (free, total int64, err error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -200,7 +200,7 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.driver.call(f, cuDevicePrimaryCtxRelease, uintptr(d.handle)))
 }
 
-// The numbers of device attributes in the driver's interface.
+// Numbers of device attributes (CUdevice_attribute).
 const (
 	attrMaxThreadsPerBlock = 1
 	attrClockKHz           = 13
@@ -216,7 +216,7 @@ const (
 	attrClusterLaunch      = 120
 )
 
-// properties reads a device's properties, for which no context is needed.
+// properties reads a device's properties. It needs no context.
 func (d *driver) properties(ordinal int) (Properties, int, error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)

@@ -80,7 +80,8 @@ const (
 	symbolCount
 )
 
-// symbolNames are the exported names. A suffix is the revision to which current headers map the plain name.
+// symbolNames are the names of the functions in the library. A suffix such as _v2 is the revision that current CUDA
+// headers use for the name without suffix.
 var symbolNames = [symbolCount]string{
 	cuInit:                     "cuInit",
 	cuDriverGetVersion:         "cuDriverGetVersion",
@@ -149,12 +150,13 @@ var symbolNames = [symbolCount]string{
 	cuCtxFromGreenCtx:                           "cuCtxFromGreenCtx",
 }
 
-// driver is the loaded library: one address per symbol. There is at most one in a process, and it is never unloaded.
+// driver holds the addresses of the functions of the loaded library. There is at most one in a process, and it is never
+// unloaded.
 type driver struct {
 	address [symbolCount]uintptr
 	version int // 1000*major + 10*minor of the CUDA version the driver supports
 	devices int
-	// answer is called instead of the library in a detached device ([OpenDetached]); nil if there is a library.
+	// answer is called instead of the library for a detached device ([OpenDetached]); otherwise nil.
 	answer func(s symbol, args []uintptr) int
 }
 
@@ -166,11 +168,11 @@ func (d *driver) invoke(s symbol, args []uintptr) int {
 	return int(int32(invoke(d.address[s], args)))
 }
 
-// maxDriverArguments is the maximum number of arguments of a driver function, which cuTensorMapEncodeTiled has.
+// maxDriverArguments is the maximum number of arguments of a driver function, cuTensorMapEncodeTiled.
 const maxDriverArguments = 12
 
 // frame is memory that a driver call reads or writes by address: results, launch configurations, argument blocks.
-// Frames are on the heap, so that their addresses do not change during the call, and are reused, so that calls do not
+// Frames are on the heap, so that their addresses do not change during the call. They are reused, so that calls do not
 // allocate after warm-up.
 type frame struct {
 	args   [maxDriverArguments]uintptr
@@ -194,8 +196,8 @@ var (
 	loadFailed error
 )
 
-// load returns the process's driver. The first call loads and initialises it, and later calls return the same result: a
-// process does not find a driver that is installed after its first call.
+// load returns the process's driver. The first call loads and initialises the library, and later calls return the same
+// result. A driver that is installed after the first call is found only by a new process.
 func load() (*driver, error) {
 	loadOnce.Do(func() { loaded, loadFailed = openDriver() })
 	return loaded, loadFailed
@@ -278,7 +280,7 @@ func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverEr
 	return e
 }
 
-// cString copies a NUL-terminated string of the driver's own static memory, at most 1 KiB of it.
+// cString copies a NUL-terminated string in the driver's static memory, at most 1 KiB.
 func cString(address uintptr) string {
 	// The address comes from the library and points outside the Go heap, so the rules for Go pointers do not apply. It
 	// is read through a pointer to the variable, so that vet's check for misuse of unsafe.Pointer can stay enabled.
@@ -290,8 +292,8 @@ func cString(address uintptr) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// do runs one driver function with the device's context current. A context is current for an operating-system thread
-// and goroutines move between threads, so the goroutine is locked to its thread for both calls.
+// do runs one driver function with the device's context current. A context is current for an operating-system thread,
+// so the goroutine is locked to its thread for the two driver calls.
 func (d *Device) do(f *frame, s symbol, args ...uintptr) error {
 	if d.context == 0 {
 		return ErrClosed
@@ -305,7 +307,7 @@ func (d *Device) do(f *frame, s symbol, args ...uintptr) error {
 	return d.driver.call(f, s, args...)
 }
 
-// plain is do for calls that need no frame memory.
+// plain is do for functions without results or arguments in a frame.
 func (d *Device) plain(s symbol, args ...uintptr) error {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)

@@ -7,7 +7,7 @@ import "errors"
 // Built reports whether this binary can load the driver library.
 const Built = false
 
-// library replaces the shared object, which this build never opens.
+// library replaces the handle of the shared library, which this build never opens.
 type library struct{}
 
 // openLibrary returns an error, because this binary has no binding to the driver library.

@@ -11,12 +11,12 @@ import (
 // Built reports whether this binary can load the driver library.
 const Built = true
 
-// library is a shared object opened by the dynamic linker.
+// library is the handle of a shared library.
 type library uintptr
 
-// openLibrary loads a shared object, which the dynamic linker searches by its own rules.
+// openLibrary loads a shared library, which the dynamic linker searches in its default folders.
 func openLibrary(name string) (library, error) {
-	runtime.LockOSThread() // the dynamic linker keeps the reason of a failure per thread
+	runtime.LockOSThread() // the dynamic linker stores the error text per thread
 	defer runtime.UnlockOSThread()
 	h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {

@@ -3,7 +3,6 @@ package cuda
 // ElementType is the type of a tensor's elements, for kernels that support several types.
 type ElementType int32
 
-// The element types.
 const (
 	ElementF32 ElementType = iota
 	ElementBF16
@@ -11,7 +10,6 @@ const (
 	ElementE4M3
 )
 
-// bytes returns the size of an element.
 func (t ElementType) bytes() int {
 	switch t {
 	case ElementF32:
@@ -22,7 +20,8 @@ func (t ElementType) bytes() int {
 	return 2
 }
 
-// element checks memory with elements of a type up to last, in rows that are stride elements apart.
+// element checks memory whose elements have type t, which must not be after last in the list of types, in rows that are
+// stride elements apart.
 func (c *checks) element(name string, p Ptr, t, last ElementType, stride int64, columns int32) {
 	if t < ElementF32 || t > last {
 		c.fail("%s has element type %d, want 0 to %d", name, t, last)

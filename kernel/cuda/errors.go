@@ -8,8 +8,9 @@ import (
 	"sparrow/kernel"
 )
 
-// ErrUnavailable is wrapped by every error that means that CUDA cannot be used: the build leaves it out, the driver
-// library is missing, the driver reports no device, or the device is too old. It wraps kernel.ErrUnavailable.
+// ErrUnavailable is wrapped by every error that means that CUDA cannot be used: the build has no binding to the driver,
+// the driver library is missing, the driver reports no device, or the device is too old. It wraps
+// kernel.ErrUnavailable.
 var ErrUnavailable = fmt.Errorf("cuda: %w", kernel.ErrUnavailable)
 
 // ErrArgument is wrapped when a launcher or a memory call has an argument it does not support. It wraps
@@ -26,7 +27,7 @@ type Unavailable struct {
 	Absent bool   // there is no GPU, or this build has no driver binding: the user cannot correct it
 }
 
-// orCPU is the hint for machines where no GPU can be used.
+// orCPU is the suggestion for machines without a usable GPU.
 const orCPU = ", or run on the CPU (--kernels cpu)"
 
 func (e *Unavailable) Error() string {
@@ -66,7 +67,7 @@ func (e *DriverError) Unwrap() error {
 	return nil
 }
 
-// The codes that callers distinguish.
+// Driver status codes (CUresult) that callers distinguish.
 const (
 	codeOutOfMemory = 2
 	codeStubLibrary = 34
@@ -76,9 +77,9 @@ const (
 	codePeerAlreadyEnabled = 704
 )
 
-// lost has the codes after which every later call of the context fails too, according to the driver's documentation of
-// CUresult: deinitialised, ECC and link errors, faults and exceptions of kernels, a destroyed context, launch timeouts
-// and unknown failures.
+// lost has the status codes after which every later call in the context fails too, according to the driver's
+// documentation of CUresult: deinitialised, ECC and link errors, faults and exceptions of kernels, a destroyed context,
+// launch timeouts and unknown failures.
 var lost = map[int]bool{4: true, 214: true, 220: true, 226: true, 700: true, 702: true, 709: true, 710: true,
 	714: true, 715: true, 716: true, 717: true, 718: true, 719: true, 721: true, 999: true}
 
@@ -88,7 +89,6 @@ func isOutOfMemory(err error) bool {
 	return errors.As(err, &d) && d.Code == codeOutOfMemory
 }
 
-// argumentError builds an error that wraps ErrArgument.
 func argumentError(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrArgument, fmt.Sprintf(format, a...))
 }

@@ -11,10 +11,10 @@ type Event struct {
 	handle uintptr
 }
 
-// NewEvent makes an event that can be timed.
+// NewEvent makes an event that can be used to measure time (Since).
 func (d *Device) NewEvent() (*Event, error) { return d.newEvent(0) }
 
-// NewMarker makes an event for ordering only: recording costs less, and it cannot be timed.
+// NewMarker makes an event for ordering only: recording it takes less time, and it cannot be used to measure time.
 func (d *Device) NewMarker() (*Event, error) {
 	const disableTiming = 2
 	return d.newEvent(disableTiming)

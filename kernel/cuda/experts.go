@@ -87,10 +87,10 @@ type PackE2M1Args struct {
 	Blocks       int32
 }
 
-// ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner]. They are all e4m3
-// with a float32 scale for each 128 x 128 block, or all bf16, or all e2m1 with an e8m0 scale for each 32 values of a
-// row. Both sizes are multiples of 16, for e2m1 of 32. If the scales allow it (kernel.ExpertWeights.Fold), e2m1 weights
-// are multiplied like e4m3 weights, with quantised rows; otherwise like bf16 weights, with rows of bf16.
+// ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner]. All matrices are
+// e4m3 with a float32 scale for each 128 x 128 block, or bf16, or e2m1 with an e8m0 scale for each 32 values of a row.
+// Both sizes are multiples of 16; of 32 for e2m1. If the scales allow it (kernel.ExpertWeights.Fold), e2m1 weights are
+// multiplied like e4m3 weights, with quantised rows; otherwise like bf16 weights, with rows of bf16.
 type ExpertShape struct {
 	Experts int32 // at most MaxExperts
 	Hidden  int32
@@ -102,18 +102,18 @@ type ExpertShape struct {
 	Packed, PackedDown PackedFormat
 }
 
-// The limits of the expert kernels.
+// Limits of the expert kernels.
 const (
 	MaxExperts = 512
 	// MaxExpertPairs is the maximum number of pairs of a row and a choice in one call: 16384 rows with 8 choices each.
 	MaxExpertPairs = 1 << 17
 
 	expertTile     = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
-	expertTileE2M1 = 256 * (64/2 + 64/32) // e2m1 for bf16: 64 values a row and their scales; twice that for e4m3
+	expertTileE2M1 = 256 * (64/2 + 64/32) // tile of e2m1 for bf16: 64 values of each row and scales; for e4m3 doubled
 	// expertFewRows is the maximum number of pairs in a group of the kernels for few rows. These kernels run if an
-	// expert has at most expertFewMean pairs on average. For e2m1 widened to e4m3 that limit is expertFewFolded,
-	// because the kernels for many rows (expertWideRows in a group) widen as many weights for 64 pairs as for 256. This
-	// format also has kernels for even fewer rows, with two blocks per SM.
+	// expert has at most expertFewMean pairs on average. For e2m1 widened to e4m3 this limit is expertFewFolded,
+	// because the kernels for many rows (groups of expertWideRows) widen the same number of weights for 64 pairs as for
+	// 256. This format has further kernels for even fewer rows, with two blocks per SM.
 	expertFewRows      = 64
 	expertFewMean      = 16
 	expertFewFolded    = 128
@@ -140,7 +140,7 @@ func (e ExpertShape) elementBytes() int32 {
 }
 
 // innerTiles and hiddenTiles are the numbers of packed tiles of gate and up, and of down. hiddenBlocks and innerBlocks
-// are the numbers of 128-byte blocks of their k.
+// are the numbers of 128-byte blocks of k of these matrices.
 func (e ExpertShape) innerTiles() int32   { return ceilDiv(e.Inner, 128) }
 func (e ExpertShape) hiddenTiles() int32  { return ceilDiv(e.Hidden, 256) }
 func (e ExpertShape) hiddenBlocks() int32 { return ceilDiv(e.Hidden*e.elementBytes(), 128) }
@@ -176,8 +176,8 @@ func (e ExpertShape) tileBytes() int64 {
 // expertSide must divide the inner and hidden sizes of packed experts.
 const expertSide = 16
 
-// CheckExperts returns an error if no kernel supports the number or the sizes of a rank's experts of a layer. Loading
-// and estimating a model both call it.
+// CheckExperts returns an error if no kernel supports the number or the sizes of a rank's experts of a layer. It is
+// called when a model is loaded and when its size is estimated.
 func CheckExperts(experts, hidden, inner int) error {
 	if experts > MaxExperts || hidden%expertSide != 0 || inner%expertSide != 0 {
 		return fmt.Errorf("a layer has %d experts of %d x %d on a GPU, want at most %d with sizes that are multiples "+
@@ -204,7 +204,7 @@ func (e ExpertShape) check(c *checks) {
 type Matrix struct {
 	Data        Ptr   // multiple of 16
 	Scales      Ptr   // f32 [ceil(rows/128), ceil(columns/128)]; e2m1: e8m0 [rows, columns/32]; zero for bf16
-	Stride      int64 // elements between rows; rows are apart by a multiple of 16 bytes
+	Stride      int64 // elements between rows; in bytes a multiple of 16
 	ScaleStride int64 // scales between rows of Scales
 }
 
@@ -216,7 +216,6 @@ type PackedExperts struct {
 	DownScales   Ptr
 }
 
-// at returns the memory of one expert.
 func (p PackedExperts) at(e ExpertShape, expert int32) PackedExperts {
 	a, b, c, d := e.PackedBytes()
 	n := int64(expert)
@@ -296,7 +295,6 @@ func (k *Kernels) packE2M1(s *Stream, e ExpertShape, gate, up, down Matrix, at P
 	return runGrid(k, s, &c, Dim{X: uint32(b.Blocks), Y: uint32(b.Tiles)}, &b)
 }
 
-// packed checks the memory of packed weights.
 func (e ExpertShape) packed(c *checks, p PackedExperts) {
 	c.memory("packed gate and up", p.GateUp, 128)
 	c.memory("packed down", p.Down, 128)
@@ -309,10 +307,10 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 // Experts describes the memory of a layer's experts: Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t])
 // * up[e] X[t] ), e = IDs[t,j], in the order of the choice.
 //
-// For e4m3, and for e2m1 that is widened to e4m3, X is quantised per 128 columns, gate and up are summed in float32,
-// and their activation is quantised per 128 inner columns without another rounding. For bf16 the activation is rounded
-// to bf16. The result of each expert is rounded to bf16; the weighted sum is float32 and is rounded once with Out. The
-// result of a row does not depend on other rows.
+// For e4m3, and for e2m1 that is widened to e4m3, X is quantised per 128 columns. Products with gate and up are float32
+// sums, and their activation is quantised per 128 inner columns directly from float32. For bf16 the activation is
+// rounded to bf16. The result of each expert is rounded to bf16; the weighted sum is float32 and is rounded once with
+// Out. The result of a row does not depend on other rows.
 type Experts struct {
 	Shape        ExpertShape
 	Packed       PackedExperts
@@ -332,12 +330,12 @@ type Experts struct {
 	Scales       num.ScaleMode // how scales of quantised activations are rounded
 }
 
-// scratch returns the sizes in bytes of the pieces of scratch memory, in the order of the fields that point to them,
-// and their sum.
+// scratch returns the sizes in bytes of the parts of scratch memory, in the order of the fields of ExpertsArgs, and
+// their sum.
 func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 	pairs := int64(rows) * int64(top)
 	sizes = [8]int64{
-		0, 0, // codes, code scales
+		0, 0, // codes, scales of codes
 		4 * pairs,                           // order
 		expertListBytes * int64(e.Experts),  // list
 		16,                                  // totals
@@ -345,7 +343,7 @@ func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 		0,                                   // inner scales
 		pairs * int64(e.Hidden) * 2,         // results
 	}
-	if e.kind() == expertsFolded { // activations of gate and up for many rows are stored there in float32
+	if e.kind() == expertsFolded { // kernels for many rows store the activation in float32
 		sizes[7] = max(sizes[7], pairs*int64(e.innerTiles())*128*4)
 	}
 	if e.BF16 {
@@ -404,7 +402,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(),
 		InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
 	}
-	// This choice affects only the time: results are bitwise equal.
+	// The group size affects only the time: results are bitwise equal.
 	mean := int64(expertFewMean)
 	if e.kind() == expertsFolded {
 		mean = expertFewFolded
@@ -412,7 +410,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	switch {
 	case e.Packed != "":
 		a.GroupRows = packedGroup(e, x.Rows, x.Top)
-	// Up to 32 pairs are sorted without considering groups, so no expert may have more than one group.
+	// Up to 32 pairs are sorted without dividing experts into groups, so an expert may then have only one group.
 	case e.kind() == expertsFolded && pairs <= expertSingleMean*int64(e.Experts) &&
 		(x.Rows <= expertSingleRows || pairs > 32):
 		a.GroupRows = expertSingleRows
@@ -448,7 +446,7 @@ func (k *Kernels) RunExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	return k.CombineExperts(s, a)
 }
 
-// PrepareExperts sorts the pairs by expert and quantises the rows.
+// PrepareExperts sorts the pairs of rows and choices by expert, and quantises the rows.
 func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if a.Rows == 0 {
 		return nil
@@ -464,7 +462,7 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 
 // RouteExpertsArgs are the arguments of the kernel that chooses experts, sorts and quantises.
 type RouteExpertsArgs struct {
-	Route    RouteArgs   // IDs and Weights are those of Experts
+	Route    RouteArgs   // IDs and Weights must be those of Experts
 	Experts  ExpertsArgs // arguments made by Experts.Encode
 	Arrived  Ptr         // u32: zero before and after the launch
 	Blocks   int32       // set by RouteAndPrepare
@@ -512,7 +510,7 @@ func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
 	return uint32((int64(a.Rows)*int64(a.HiddenBlocks) + prepareTiles - 1) / prepareTiles)
 }
 
-// MultiplyGateUp multiplies by gate and up and applies the gated activation.
+// MultiplyGateUp multiplies the rows by gate and up and applies the gated activation.
 func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if e.Packed != "" {
 		return k.multiplyPacked(s, e, a, false)
@@ -586,7 +584,7 @@ func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	perSM, name := int32(1), expertKernels[which]
 	switch {
 	case which.groupRows != expertSingleRows:
-	case items <= int64(k.device.props.SMs): // a block that is alone on an SM can use more registers
+	case items <= int64(k.device.props.SMs): // one block per SM: it can use more registers
 		name = strings.TrimSuffix(name, "_single") + "_lone"
 	default:
 		perSM = expertSingleBlocks

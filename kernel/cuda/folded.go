@@ -1,7 +1,7 @@
 package cuda
 
-// Weights of e2m1 with an e8m0 scale for each 32 values of a row, whose scales fold into codes of e4m3
-// (kernel.Weight.Folds): src/sm90/product/folded.cuh. Products are bitwise equal to products with these codes.
+// This file has products with e2m1 weights whose scales can be folded into e4m3 codes (kernel.Weight.Folds;
+// src/sm90/product/folded.cuh). They are bitwise equal to products with these codes.
 
 // UnfoldArgs are the arguments of the kernel that writes the e4m3 codes.
 type UnfoldArgs struct {
@@ -18,7 +18,8 @@ const (
 	foldedRows      = 256   // weight rows of a tile
 	foldedTileBytes = 17408 // bytes of a tile for a block of 128 columns
 	foldedRoom      = 5120  // bytes of a pipeline stage for 64 rows
-	// FoldedFew is the maximum number of rows for which a product reads such a weight as it is stored.
+	// FoldedFew is the maximum number of rows for which a product reads e2m1 weights directly; for more rows, they are
+	// first converted to e4m3 codes.
 	FoldedFew = 64
 	// foldedBytes is the maximum number of bytes of codes that are in scratch memory at a time.
 	foldedBytes = 128 << 20
@@ -51,7 +52,7 @@ func (k *Kernels) Fold(s *Stream, a *PackE2M1Args) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Blocks), Y: uint32(a.Tiles)}, a)
 }
 
-// foldedBand returns the number of columns of a result whose weights are in scratch memory at a time.
+// foldedBand returns the number of result columns whose weights are converted to codes in scratch memory at a time.
 func (x *Product) foldedBand() int32 {
 	return min(max(foldedBytes/x.K/foldedRows, 1)*foldedRows, ceilDiv(x.Columns, foldedRows)*foldedRows)
 }
@@ -64,7 +65,7 @@ func (x *Product) UnfoldedBytes() int64 {
 	return int64(x.foldedBand()) * int64(x.K)
 }
 
-// FoldedCalls are the launches of a product with a folded weight.
+// FoldedCalls holds the launches of a product with a folded weight.
 type FoldedCalls struct {
 	unfold []UnfoldArgs
 	calls  []ProductCall

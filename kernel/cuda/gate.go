@@ -31,7 +31,7 @@ func (k *Kernels) GateRows(s *Stream, a *GateArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: (uint32(a.Columns) + gateColumns - 1) / gateColumns}, a)
 }
 
-// limit checks a clamp of activations.
+// limit checks the limit v to which activations are clamped.
 func (c *checks) limit(v float32) {
 	if !(v >= 0) {
 		c.fail("limit %v must be positive, or 0 for none", v)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every test that needs a GPU, for a machine without Go.
+# Runs the tests that need a GPU on a machine without Go.
 #
 #   sh kernel/cuda/gpu-tests.sh pack FOLDER        with Go: test binaries, the program and the files they read
 #   sh FOLDER/gpu-tests.sh run [SUITE...]          on the GPU machine: all suites, or some
@@ -44,14 +44,14 @@ tests() {
     folder=$1 pattern=$2 program=$root/$(binary "$1")
     shift 2
     (cd "$root/$folder" && timeout "$limit" "$program" -test.v -test.timeout "${limit}s" -test.run "$pattern" "$@") &&
-        ! grep -q 'SKIP' "$log" # a test that found no GPU
+        ! grep -q 'SKIP' "$log" # a test without a GPU is skipped
 }
 
-# checked TOOL PACKAGE PATTERN: runs the tests of a package under a tool of compute-sanitizer.
+# checked TOOL PACKAGE PATTERN: runs the tests of a package with a tool of compute-sanitizer.
 checked() {
     (cd "$root/$2" && timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 "$root/$(binary "$2")" \
         -test.v -test.short -test.run "$3") &&
-        ! grep -Eq 'RACECHECK SUMMARY: [1-9]|needs a (Hopper )?GPU' "$log" # also fails on warnings
+        ! grep -Eq 'RACECHECK SUMMARY: [1-9]|needs a (Hopper )?GPU' "$log" # fails on warnings too
 }
 
 # soak: runs a server of the built-in model under load.
@@ -87,7 +87,7 @@ suite() {
             tests verify GPUOffloaded && tests engine GPUTwoMemories
         ;;
     builtin) tests builtin Golden/cuda ;;
-    portable | small) # the suites with the portable kernels; small: with the limits of a 24 GB card
+    portable | small) # portable kernels; small: also with the limits of a 24 GB card
         [ "$1" = small ] && set -- small -small
         shift
         hopper='FunctionsMatchTheManifest|TensorMapIsEncoded|LaunchAttributes|EveryProductKernel'
@@ -106,7 +106,7 @@ suite() {
     lost) tests engine/losttest GPU ;;
     verify) tests verify 'GPU(Oracle|Offloaded)' ;;
     ranks)
-        # Ranks are streams of one GPU. Each stream needs its own queue, otherwise ranks that wait block other ranks.
+        # Ranks are streams of one GPU. Without a hardware queue per stream, a waiting rank blocks other ranks.
         export CUDA_DEVICE_MAX_CONNECTIONS=32
         crowds='crowd|drafts|drafting_crowd|cancelled_drafts|cancellations|faulty_request|shared_prefix'
         crowds="GPUEngine/^($crowds|prefix_that_comes_back|evictions|scores|close)\$"
@@ -138,14 +138,14 @@ suite() {
         checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual|TopKOfAFewRows)' &&
             checked racecheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter'
         ;;
-    attention) # sparse attention under every tool that checks shared memory
+    attention) # sparse attention with every tool of compute-sanitizer for shared memory
         failed=0
         for tool in memcheck racecheck synccheck; do
             checked $tool kernel/cuda 'GPU(SparseAttention|SparseUnits|TwoStreams)' || failed=1
         done
         return $failed
         ;;
-    flash) # DeepSeek-V4-Flash at full size: as many experts on the GPU as fit, the others in host memory
+    flash) # DeepSeek-V4-Flash at full size: experts on the GPU as far as they fit, the others in host memory
         timeout "$limit" "$root/bin/sparrow" bench model deepseek-v4-flash --dummy --kernels cuda --profile \
             --experts split --batch 1,32 --contexts 8k --prompts 8k
         ;;

@@ -19,7 +19,7 @@ type Graph struct {
 // not allocate, load modules, change function attributes or wait. An error of body ends the capture and is returned.
 func (s *Stream) Capture(body func() error) (*Graph, error) {
 	const relaxed = 2
-	// Capture in relaxed mode: Go moves the goroutine between threads, and the stricter modes forbid calls from other
+	// Relaxed mode, because Go moves goroutines between threads, and the stricter modes do not allow calls from other
 	// threads.
 	if err := s.device.plain(cuStreamBeginCapture, s.handle, relaxed); err != nil {
 		return nil, fmt.Errorf("cuda: begin capture: %w", err)
@@ -120,7 +120,7 @@ func Update[T any](g *Graph, i int, args *T) error {
 	if err := g.device.do(f, cuGraphKernelNodeGetParams, g.nodes[i], node); err != nil {
 		return fmt.Errorf("cuda: read graph kernel %d: %w", i, err)
 	}
-	// A view of *args: exactly its size, read before this function returns.
+	// The bytes of *args, which are read before this function returns.
 	copy(f.block[:size], unsafe.Slice((*byte)(unsafe.Pointer(args)), size))
 	f.params[0] = uintptr(unsafe.Pointer(&f.block[0]))
 	f.node.params, f.node.extra = uintptr(unsafe.Pointer(&f.params[0])), 0

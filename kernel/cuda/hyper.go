@@ -1,19 +1,20 @@
 package cuda
 
-// HyperMixArgs are the arguments of the kernel that computes the mixture of residual streams for a site.
+// HyperMixArgs are the arguments of the kernel that computes the input of a sublayer from residual streams
+// (hyper-connections).
 type HyperMixArgs struct {
 	X             Ptr     // bf16 [Rows, Streams*Hidden]: the streams of a row in adjacent columns
 	Mix           Ptr     // f32 [Rows, Streams*(2+Streams)]; [Rows, Streams] if Post is zero
 	Base          Ptr     // f32, as wide as Mix
 	Scale         Ptr     // f32 [3]; [1] if Post is zero
 	Out           Ptr     // bf16 [Rows, Hidden]
-	Post          Ptr     // f32 [Rows, Streams]; zero: the streams are only added up, as after the last layer
+	Post          Ptr     // f32 [Rows, Streams]; zero: only Out is computed, as after the last layer
 	Comb          Ptr     // f32 [Rows, Streams*Streams], row after row; zero if Post is zero
 	Kept          Ptr     // f32, as wide as Mix: receives a copy of Mix; or zero
-	Next          Ptr     // f32 [Rows, Streams]: receives this site's weights, and Out uses Carried instead; or zero
+	Next          Ptr     // f32 [Rows, Streams]: receives the weights of this sublayer; Out uses Carried; or zero
 	Carried       Ptr     // f32 [Rows, Streams], may be Next; zero: Out is the first stream
 	NormEpsilon   float64 // added to the mean of squares of all streams
-	XStride       int64   // elements between rows; the following strides too
+	XStride       int64   // elements between rows; the following strides are also in elements
 	MixStride     int64
 	OutStride     int64
 	PostStride    int64
@@ -29,13 +30,13 @@ type HyperMixArgs struct {
 	Reserved      int32
 }
 
-// HyperPostArgs are the arguments of the kernel that writes a sublayer's output into the streams.
+// HyperPostArgs are the arguments of the kernel that adds a sublayer's output to the streams.
 type HyperPostArgs struct {
 	X          Ptr   // bf16 [Rows, Streams*Hidden], updated in place
 	Sub        Ptr   // bf16 [Rows, Hidden]
 	Post       Ptr   // f32 [Rows, Streams]
 	Comb       Ptr   // f32 [Rows, Streams*Streams]
-	XStride    int64 // elements between rows; the following strides too
+	XStride    int64 // elements between rows; the following strides are also in elements
 	SubStride  int64
 	PostStride int64
 	CombStride int64
@@ -63,8 +64,8 @@ const MaxStreams = 16
 // in registers.
 const mixColumns = 4096
 
-// HyperMix computes the weighted sum of the streams of every row, and the weights with which a sublayer's output is
-// written back. Without Post it computes only the sum.
+// HyperMix computes the weighted sum of the streams of every row, and the weights with which the sublayer's output is
+// added to the streams. Without Post it computes only the sum.
 func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
 	c := checks{kernel: "hyper_mix"}
 	if a.Hidden > mixColumns {
@@ -125,7 +126,7 @@ func (c *checks) streams(n, hidden int32) {
 // postColumns is the number of columns of a row that a block writes.
 const postColumns = 8 * portableThreads
 
-// HyperPost writes a sublayer's output into the streams.
+// HyperPost adds a sublayer's output to the streams.
 func (k *Kernels) HyperPost(s *Stream, a *HyperPostArgs) error {
 	c := checks{kernel: "hyper_post"}
 	a.check(&c)

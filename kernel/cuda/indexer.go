@@ -2,8 +2,8 @@ package cuda
 
 import "sparrow/layout"
 
-// IndexRecipeView describes how a 128-value indexer vector is prepared for the FP8 score kernels. Keys and queries of
-// a model use the same recipe.
+// IndexRecipeView describes how an indexer vector of 128 values is prepared for the FP8 score kernels. Keys and queries
+// of a model use the same recipe.
 type IndexRecipeView struct {
 	RopeAt      int32 // first of the 64 rotated dimensions: 0 (V3.2, GLM) or 64 (V4)
 	Interleaved int32 // rotated pairs: 1 (2i, 2i+1), 0 (i, i+32)
@@ -68,7 +68,6 @@ type GatherIndexPagesArgs struct {
 	Reserved int32
 }
 
-// recipe checks the fields of a recipe.
 func (c *checks) recipe(r IndexRecipeView) {
 	if r.RopeAt != 0 && r.RopeAt != layout.IndexDim-layout.RopeDim {
 		c.fail("rotated dimensions start at %d, want 0 or %d", r.RopeAt, layout.IndexDim-layout.RopeDim)
@@ -85,7 +84,6 @@ func (c *checks) flag(name string, v int32) {
 	}
 }
 
-// indexPool checks a pool of index-key pages.
 func (c *checks) indexPool(p PoolView) {
 	c.pool(p, layout.IndexTokenBytes)
 	c.multiple("index page tokens", int64(p.PageTokens), 4, 4)
@@ -99,13 +97,12 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	return runRows(k, s, &c, a.Tokens, shortRows, a)
 }
 
-// check checks the arguments of the FP8 writer.
 func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.indexPool(a.Pool)
 	a.checkKeys(c, layout.IndexTokenBytes)
 }
 
-// checkKeys checks the arguments that all writers of keys have in common, for keys of the given size in bytes.
+// checkKeys checks the arguments of all writers of index keys; keyBytes is the size of a key in bytes.
 func (a *WriteIndexKeyArgs) checkKeys(c *checks, keyBytes int64) {
 	c.pool(a.Pool, keyBytes)
 	c.perhapsRotary(a.Rotary)
@@ -126,8 +123,8 @@ func (a *WriteIndexKeyArgs) checkKeys(c *checks, keyBytes int64) {
 	c.count("tokens", a.Tokens)
 }
 
-// PrepareIndexQueries rotates and quantises the indexer queries of every head and folds their scales into the heads'
-// weights.
+// PrepareIndexQueries rotates and quantises the indexer queries of every head and multiplies the heads' weights by
+// their scales.
 func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	c := checks{kernel: "index_query"}
 	a.check(&c)
@@ -137,7 +134,6 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 // blocks returns the number of thread blocks for a token.
 func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
 
-// check checks the arguments of the preparation.
 func (a *IndexQueryArgs) check(c *checks) {
 	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)

@@ -29,7 +29,7 @@ type QuantiseTurnedArgs struct {
 	Rotate   RotateArgs // rotation of the rows of Quantise (Joins)
 }
 
-// HyperSumArgs are the arguments of the kernel that adds the results of experts and writes the sum into the streams.
+// HyperSumArgs are the arguments of the kernel that adds the results of experts and adds the sum to the streams.
 type HyperSumArgs struct {
 	Post HyperPostArgs
 	Sum  NormQuantiseArgs // without a norm; its sum is Post.Sub
@@ -55,7 +55,7 @@ func (a *PutFourArgs) check(c *checks) int32 {
 }
 
 // Joins reports whether a rotation can run inside another kernel over bf16 rows of the given columns and stride: pairs
-// are adjacent, parts are whole pieces of eight columns, and nothing is copied.
+// are adjacent, the rotated part consists of whole groups of eight columns, and nothing is copied.
 func (a *RotateArgs) Joins(columns int32, stride int64) bool {
 	return a.XType == ElementBF16 && a.Interleaved == 1 && a.Copy == 0 && a.Angles != 0 && a.Offset%8 == 0 &&
 		a.Rope%8 == 0 && a.HeadDim%8 == 0 && a.Heads*a.HeadDim == columns && a.XStride == stride && a.XStride%8 == 0 &&
@@ -120,21 +120,22 @@ func (k *Kernels) HyperPostSum(s *Stream, a *HyperSumArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(p.Rows, 0)), Y: rowBlocks(p.Hidden, postColumns)}, a)
 }
 
-// MixNormArgs are the arguments of the kernel that adds up residual streams and normalises and quantises the sum.
+// MixNormArgs are the arguments of the kernel that adds up residual streams, normalises the sum and quantises it.
 type MixNormArgs struct {
 	Mix  HyperMixArgs     // Out is not written
 	Norm NormQuantiseArgs // norm of Mix.Out, without added rows
 }
 
-// mixThreads are eight warps that add up streams and one warp that computes how the sublayer's output is written back.
+// mixThreads is the number of threads of a block: eight warps that add up streams, and one warp that computes the
+// weights of the sublayer's output.
 const mixThreads = portableThreads + 32
 
-// manyMixed is the number of rows from which blocks fill the GPU several times, so that a kernel with fewer registers
-// is used.
+// manyMixed is the minimum number of rows for which the kernel with fewer registers is used: there are then several
+// times more blocks than the GPU can run at a time.
 const manyMixed = 512
 
-// Joins reports whether the norm of HyperMix's output can run in the kernel of HyperMix: for four streams whose columns
-// are whole pieces of 16.
+// Joins reports whether the norm of HyperMix's output can run in the kernel of HyperMix: for four streams whose number
+// of columns is a multiple of 16.
 func (a *HyperMixArgs) Joins(n *NormQuantiseArgs) bool {
 	return a.Streams == 4 && a.Post != 0 && a.Hidden%16 == 0 && a.Hidden <= 2*mixColumns && a.X%16 == 0 &&
 		a.XStride%8 == 0 && n.X == a.Out && n.XStride == a.OutStride && n.Rows == a.Rows && n.Columns == a.Hidden &&
@@ -168,7 +169,8 @@ func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Mix.Rows)}, Block: Dim{X: mixThreads}, Overlap: s.overlap}, a)
 }
 
-// PartsArgs are independent parts of a layer: no part reads what another part writes. A part without rows is unused.
+// PartsArgs are the arguments of independent kernels of a layer that run in one launch: none reads what another writes.
+// A part without rows is unused.
 type PartsArgs struct {
 	Norm    NormQuantiseArgs // at most PartColumns columns, without added rows
 	Entries WriteV4Args
@@ -181,8 +183,7 @@ type PartsArgs struct {
 	Picks   PickFourArgs
 	Angles  AngleFourArgs
 
-	// Numbers of thread blocks of the parts Norm to Index, in the order of the fields. Parts sets these and the fields
-	// below.
+	// Number of thread blocks of each part, Norm to Index. The launcher Parts sets these and all fields below.
 	NormBlocks  int32
 	EntryBlocks int32
 	GroupBlocks int32
@@ -192,20 +193,20 @@ type PartsArgs struct {
 	IndexBlocks int32
 	PutRows     int32 // largest number of rows of the four puts; each row takes four thread blocks, one for each put
 	PickRows    int32 // the same for the four picks
-	AngleBlocks int32 // largest number of thread blocks of the four angles, each of which takes that many
+	AngleBlocks int32 // largest number of thread blocks of the four angles; each of the four takes this number
 	GroupParts  int32 // thread blocks for each entry of Groups
 	KeyParts    int32 // thread blocks for each entry of Keys
 	QueryParts  int32 // thread blocks for each token of Queries
 }
 
-// PartColumns is the maximum number of columns of a norm that runs as a part: eight columns for each thread.
+// PartColumns is the maximum number of columns of a norm that runs as a part: eight for each thread.
 const PartColumns = 8 * portableThreads
 
 // mostParts is the maximum number of blocks for which parts run in one launch. Larger parts fill the GPU by themselves,
 // and a separate kernel uses fewer registers.
 const mostParts = 4096
 
-// Parts runs its parts: in one launch if they are small, otherwise one after the other.
+// Parts runs independent kernels of a layer: in one launch if they are small, otherwise one after another.
 func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	c := checks{kernel: "small_parts"}
 	if a.NormBlocks = a.Norm.Rows; a.Norm.Rows > 0 {
@@ -270,7 +271,6 @@ func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(total)}, a)
 }
 
-// oneByOne launches each part separately.
 func (k *Kernels) oneByOne(s *Stream, a *PartsArgs) error {
 	for _, p := range []struct {
 		rows int32

@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// Kernels are the embedded kernels, loaded into one device. They do not change after loading, so any goroutine may use
-// them.
+// Kernels holds the embedded kernels after they were loaded into a device. It does not change, so any goroutine may use
+// it.
 type Kernels struct {
 	device    *Device
 	modules   []*Module
@@ -19,8 +19,8 @@ type Kernels struct {
 	compiling time.Duration     // time that the driver took to compile PTX, or to find it in its cache
 }
 
-// LoadKernels loads the embedded images of the device's tier: machine code for Hopper, or PTX, which the driver
-// compiles unless its cache has the result.
+// LoadKernels loads the embedded images for the device: machine code for Hopper, or PTX, which the driver compiles
+// unless the result is in its cache.
 func (d *Device) LoadKernels() (*Kernels, error) {
 	m, err := image.Load()
 	if err != nil {
@@ -94,7 +94,6 @@ func (k *Kernels) Compiled() string {
 		k.compiling.Seconds())
 }
 
-// loadModule loads one image.
 func (k *Kernels) loadModule(im *image.Image) (*Module, error) {
 	read := im.Cubin
 	if k.device.portable {
@@ -127,7 +126,7 @@ func (k *Kernels) find(im *image.Image, mod *Module) error {
 	return nil
 }
 
-// Function returns a loaded kernel by its entry name.
+// Function returns the loaded kernel with the given name.
 func (k *Kernels) Function(name string) (*Function, error) {
 	if fn := k.functions[name]; fn != nil {
 		return fn, nil
@@ -163,8 +162,7 @@ func runPersistent[T any](k *Kernels, s *Stream, kernel string, blocks, perSM in
 		Overlap: s.overlap}, args)
 }
 
-// How the portable kernels divide rows: blocks of 256 threads, with a warp for each long row or 8 lanes for each short
-// row.
+// Sizes of the portable kernels' blocks: 256 threads, with a warp for each long row, or 8 lanes for each short row.
 const (
 	portableThreads = 256
 	longRows        = portableThreads / 32 // rows per block

@@ -6,10 +6,10 @@ import (
 	"sparrow/layout"
 )
 
-// Attention over every key of paged sequences runs the kernels of sparse attention with page tables instead of lists
-// (SPARROW_EVERY_KEY in their sources). Streams[0].Indices are the tables, with pages of 64 tokens, and
-// Streams[0].Width is the number of keys that a table can hold. Streams[1] has no keys; its Lens are the table
-// numbers of the rows.
+// Attention over every key of paged sequences uses the kernels of sparse attention, with page tables instead of lists
+// of slots (SPARROW_EVERY_KEY in their sources). Streams[0].Indices are the tables, with pages of 64 tokens, and
+// Streams[0].Width is the number of keys that a table can hold. Streams[1] has no keys; its Lens are the table numbers
+// of the rows.
 
 // latentKernels has the kernel of each layout.
 var latentKernels = map[layout.Kind]sparseRows{
@@ -20,16 +20,15 @@ var latentKernels = map[layout.Kind]sparseRows{
 		[]string{"sparrow_latent_raw_duo"}, false},
 }
 
-// LatentWaves is the maximum number of units of work per multiprocessor in a launch that divides rows into segments;
-// the list of units is in shared memory (UnitList in storage.cuh).
+// LatentWaves is the maximum number of units of work per multiprocessor in a launch that divides rows into segments. It
+// is the size of UnitList (storage.cuh) in shared memory.
 const LatentWaves = 32
 
-// LatentSegments returns the number of segments of rows with up to most keys, if rows are divided every given number of
-// keys, and the number of 64-key blocks of a segment; with 0 keys rows are not divided. A segment may be an eighth
-// longer: a row of 8193 keys divided every 1024 keys has eight segments, because starting and adding a ninth would cost
-// as much as for a full segment. A row of n keys has the smallest number of segments that this allows, of about equal
-// length, independently of other rows. If rows are divided, every row counts as at least two segments, so that a short
-// row has one result alone and next to long rows.
+// LatentSegments returns the maximum number of segments of a row of up to most keys, and the number of 64-key blocks of
+// a segment, if rows are divided into segments of the given number of keys; 0 keys means that rows are not divided.
+// Segments may be an eighth longer if that saves a segment: 8193 keys in segments of 1024 keys are eight segments. A
+// row has the smallest possible number of segments, of about equal length, independently of other rows. If rows are
+// divided, the result is at least two, so that a short row has the same bits alone and in a batch with long rows.
 func LatentSegments(most, keys int32) (segments, blocks int32) {
 	all := max((most+sparseKeys-1)/sparseKeys, 1)
 	if keys == 0 {
@@ -39,8 +38,9 @@ func LatentSegments(most, keys int32) (segments, blocks int32) {
 	return max((all+blocks-1)/blocks, 2), blocks
 }
 
-// Tables describes the sequences of rows. tables is i32 [sequences, stride] with `pages` pages each; rows is the number
-// of the sequence of each row, i32 [rows, rowStride]; lens is the number of keys of each row, i32 [rows, lenStride].
+// Tables describes the sequences that rows attend to. tables is i32 [sequences, stride], with `pages` page numbers in
+// each row; rows is the number of the sequence of each row, i32 [rows, rowStride]; lens is the number of keys of each
+// row, i32 [rows, lenStride].
 func (p PoolView) Tables(tables Ptr, stride int64, pages int32, rows Ptr, rowStride int64, lens Ptr,
 	lenStride int64) ([2]SelectionView, error) {
 	if p.PageTokens != sparseKeys {

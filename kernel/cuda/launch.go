@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Dim is a three-dimensional size; zero components count as 1.
+// Dim is a three-dimensional size; a component of 0 means 1.
 type Dim struct{ X, Y, Z uint32 }
 
 func (d Dim) filled() Dim {
@@ -18,10 +18,10 @@ type Launch struct {
 	Block   Dim
 	Shared  int // bytes of dynamic shared memory
 	Cluster Dim // blocks per cluster; the zero Dim launches without clusters
-	// programmatic dependent launch: the kernel may start before the previous kernel of the stream ends, and waits in
-	// its code
+	// Overlap enables programmatic dependent launch: the kernel may start before the previous kernel of the stream
+	// ends, and waits for it in its code.
 	Overlap bool
-	Coop    bool // cooperative: all blocks are resident at one time, or the launch fails
+	Coop    bool // cooperative launch: all blocks are resident at the same time, or the launch fails
 }
 
 const (
@@ -42,14 +42,14 @@ type launchConfig struct {
 	_           uint32
 }
 
-// launchAttribute mirrors CUlaunchAttribute: a number and a 64-byte union.
+// launchAttribute mirrors CUlaunchAttribute: the attribute's number and a 64-byte union with its value.
 type launchAttribute struct {
 	id    int32
 	_     int32
 	value [64]byte
 }
 
-// The numbers of launch attributes in the driver's interface.
+// Numbers of launch attributes (CUlaunchAttributeID).
 const (
 	launchCooperative  = 2
 	launchCluster      = 4
@@ -74,7 +74,7 @@ func Run[T any](s *Stream, fn *Function, l Launch, args *T) error {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	// A view of *args: exactly its size, read before this function returns.
+	// The bytes of *args, which are read before this function returns.
 	copy(f.block[:size], unsafe.Slice((*byte)(unsafe.Pointer(args)), size))
 	return s.launch(f, fn, l)
 }

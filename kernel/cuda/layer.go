@@ -8,7 +8,7 @@ type StoreLatentArgs struct {
 	Rows       WriteMainArgs
 	Keys       WriteIndexKeyArgs
 	Queries    IndexQueryArgs
-	RowBlocks  int32 // blocks of each part; set by StoreLatent
+	RowBlocks  int32 // numbers of blocks of the three parts; set by StoreLatent
 	KeyBlocks  int32
 	HeadBlocks int32
 	Reserved   int32
@@ -41,7 +41,7 @@ func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) e
 type TurnArgs struct {
 	Rotate     RotateArgs
 	Locate     LocateArgs
-	PairBlocks int32 // set by Turn
+	PairBlocks int32 // number of blocks that rotate a row; set by Turn
 	Reserved   int32
 }
 

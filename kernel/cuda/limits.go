@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel"
 )
 
-// limited holds the limits of a device and what they need at run time.
+// limited holds the limits of a device and the state with which they are enforced.
 type limited struct {
 	text   string       // description of the limits; empty without limits
 	chip   string       // architecture that the driver compiles for
@@ -51,7 +51,7 @@ func hopperShared() (most int) {
 	return most
 }
 
-// limit returns the properties of a device that behaves like a smaller device, and a description of the limits in
+// limit returns the properties of the device after applying limits, and a description of the limits that have an
 // effect.
 func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	if !l.Any() {
@@ -97,8 +97,8 @@ func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	return p, strings.Join(parts, ", "), nil
 }
 
-// OpenLimited is Open, or OpenPortable, for a device that behaves like a smaller device. If the limits exclude the
-// kernels for Hopper, it uses the portable kernels.
+// OpenLimited opens a device like Open or OpenPortable and applies limits. If the kernels for Hopper need more than the
+// limits allow, it uses the portable kernels.
 func OpenLimited(ordinal int, portable bool, l kernel.Limits) (*Device, error) {
 	d, err := open(ordinal, portable || NeedsPortable(l) != "")
 	if err != nil || !l.Any() {
@@ -138,7 +138,7 @@ func (d *Device) Limits() string { return d.limits.text }
 // BusRate returns the limit of the bus in bytes per second, or 0 if there is none.
 func (d *Device) BusRate() int64 { return d.limits.bus.rate }
 
-// The numbers of green contexts in the driver's interface.
+// Constants of the driver's interface for green contexts.
 const (
 	resourceSMs         = 1
 	ignoreCoscheduling  = 1 // allows smaller parts, which cannot run clusters of blocks
@@ -147,8 +147,8 @@ const (
 	resourceCountOffset = 96  // offset of the number of multiprocessors in it
 )
 
-// divide creates a context for the device with at most the given number of multiprocessors. A GPU is divided in groups
-// of multiprocessors, so the number may be smaller.
+// divide creates a context for the device with at most the given number of multiprocessors. A GPU can be divided only
+// in groups of multiprocessors, so the actual number may be smaller.
 func (d *Device) divide(most int) error {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -198,10 +198,10 @@ func (d *Device) divide(most int) error {
 	return nil
 }
 
-// bus makes copies between host and device take at least as long as on a slower bus: a launch before a copy reserves
-// the time that its bytes need, after earlier reservations, and a launch after the copy waits until that time is over.
-// The two directions are independent. Copies of less than busLeast bytes, and rows that kernels exchange with the host,
-// are not delayed.
+// bus delays copies between host and device, so that they take at least as long as on a slower bus. A kernel before a
+// copy reserves the time that its bytes need on that bus, after earlier reservations; a kernel after the copy waits
+// until that time is over. The two directions are independent. Copies of less than busLeast bytes, and rows that
+// kernels exchange with the host, are not delayed.
 type bus struct {
 	rate   int64 // bytes per second; 0 for no limit
 	state  *Buffer
@@ -233,7 +233,7 @@ func (b *bus) load(k *Kernels) (err error) {
 	return err
 }
 
-// lane returns the address of a new stream's word of the state, or 0 if the rate has no limit.
+// lane returns the address of the word of the state for a new stream, or 0 if the rate has no limit.
 func (b *bus) lane() (Ptr, error) {
 	if b.rate == 0 {
 		return 0, nil
@@ -245,8 +245,8 @@ func (b *bus) lane() (Ptr, error) {
 	return b.state.ptr.Add(8 * int64(1+n)), nil
 }
 
-// overBus runs a copy at the rate of the limited bus. If slots is given, it counts only the bytes of the slots that a
-// choice needs.
+// overBus runs a copy at the rate of the limited bus. If slots is not nil, only the bytes of slots that a choice needs
+// are counted.
 func (s *Stream) overBus(direction, bytes int64, slots *FetchArgs, copy func() error) error {
 	b := &s.device.limits.bus
 	if b.rate == 0 || b.fn == nil || bytes < busLeast {

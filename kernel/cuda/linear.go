@@ -4,8 +4,8 @@ import "math"
 
 // SequencesView lists the rows of a pass that belong to each sequence, and the slot of its state.
 type SequencesView struct {
-	Rows      Ptr // i32 [Count]: rows of the pass, sequence after sequence, in the order of positions
-	Spans     Ptr // i32 [Sequences, 6]: start in Rows, rows, slot, 1 if new, held-back rows before, 1 to hold back
+	Rows      Ptr // i32 [Count]: rows of the pass, ordered by sequence, then by position
+	Spans     Ptr // i32 [Sequences, 6]: as kernel.Sequences.Spans
 	Snapshots Ptr // i32 [Count], by row of the pass: slot that receives a copy of the state after the row; -1: none
 	Faults    Ptr // one u32 of fault bits, or zero
 	Count     int32
@@ -25,7 +25,7 @@ type ConvolveArgs struct {
 	State     Ptr   // f32 [Slots*3, Columns]: the oldest row of a sequence first
 	Kept      Ptr   // f32 [Kept*3, Columns]
 	Held      Ptr   // f32 [Slots*Held, Columns], or zero
-	XStride   int64 // elements between rows, multiples of 4; the following strides too
+	XStride   int64 // elements between rows, a multiple of 4, as are the following strides
 	OutStride int64
 	Columns   int32 // a multiple of 4
 	Reserved  int32
@@ -34,7 +34,7 @@ type ConvolveArgs struct {
 // DeltaArgs are the arguments of the gated delta rule.
 type DeltaArgs struct {
 	Of         SequencesView
-	Q          Ptr // bf16 [Count, Heads*128]; K and V too
+	Q          Ptr // bf16 [Count, Heads*128], like K and V
 	K          Ptr
 	V          Ptr
 	Gate       Ptr   // f32 [Count, Heads*128]
@@ -55,9 +55,9 @@ type DeltaArgs struct {
 	Bound      float32 // bound of the logarithm of a channel's decay
 }
 
-// GatedNormArgs are the arguments of RMSNorm of heads times the sigmoid of a gate.
+// GatedNormArgs are the arguments of RMSNorm of heads, multiplied by the sigmoid of a gate.
 type GatedNormArgs struct {
-	X          Ptr // bf16 [Rows, Heads*Columns]; Gate and Out too
+	X          Ptr // bf16 [Rows, Heads*Columns], like Gate and Out
 	Gate       Ptr
 	Weight     Ptr // f32 [Columns]
 	Out        Ptr
@@ -118,8 +118,8 @@ type SpreadPoolsArgs struct {
 	Tables       int32
 }
 
-// deltaFewRows is the maximum mean number of rows per sequence for the kernel in which the warps that compute also
-// prepare the rows.
+// deltaFewRows is the maximum mean number of rows per sequence for which the kernel without separate warps for the
+// preparation of rows is used.
 const deltaFewRows = 16
 
 // deltaDim is the size of keys and values of a head of linear attention.
@@ -149,13 +149,13 @@ func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
 const (
 	convChannels = 4 * portableThreads // channels of a block
 	convRun      = 16                  // entries of Rows that a block processes if there are many rows
-	// convFewRows is the maximum mean number of rows of a sequence for the kernel in which one thread computes all of
-	// them.
+	// convFewRows is the maximum mean number of rows per sequence for which the kernel is used in which one thread
+	// computes all rows of a channel.
 	convFewRows = 4
 )
 
-// Convolve computes causal convolutions over the rows of each sequence and stores the last three rows. The kernels that
-// it chooses from give bitwise equal results.
+// Convolve computes causal convolutions over the rows of each sequence and stores the last three rows. The choice of
+// the kernel does not change the bits of results.
 func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	c := checks{kernel: "convolve_few"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
@@ -188,7 +188,7 @@ func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	return runGrid(k, s, &c, each, a)
 }
 
-// Delta computes the gated delta rule in its recurrent form. The kernels that it chooses from give bitwise equal
+// Delta computes the gated delta rule in its recurrent form. The choice of the kernel does not change the bits of
 // results.
 func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 	c := checks{kernel: "delta_rule"}
@@ -273,7 +273,7 @@ func (k *Kernels) LayerNorm(s *Stream, a *LayerNormArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// MeanStreams collapses residual streams to their mean.
+// MeanStreams computes the mean of residual streams.
 func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
 	c := checks{kernel: "mean_streams"}
 	c.streams(a.Streams, a.Hidden)
@@ -285,8 +285,8 @@ func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: min(rowBlocks(a.Hidden, portableThreads), 64)}, a)
 }
 
-// SpreadPools converts pools to the slots of their tokens. A pool that is not completely visible to a row, or a token
-// beyond its table, raises FaultPosition.
+// SpreadPools converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a
+// token beyond the page table, sets faultPosition.
 func (k *Kernels) SpreadPools(s *Stream, a *SpreadPoolsArgs) error {
 	c := checks{kernel: "spread_pools"}
 	for _, t := range [...]struct {

@@ -14,20 +14,20 @@ type LowRankArgs struct {
 	Reserved     int32
 }
 
-// mostRank is the maximum length of a row of weights: a warp keeps the weights of 16 columns in registers.
+// mostRank is the maximum length of a row of weights (K): a warp has the weights of 16 columns in registers.
 const mostRank = 512
 
-// rankColumns is the number of columns that a block computes: 16 in each warp.
+// rankColumns is the number of columns that a block computes: 16 for each warp.
 const rankColumns = 16 * portableThreads / 32
 
 // LowRankFits reports whether MultiplyLowRank supports rows of length k.
 func LowRankFits(k int32) bool { return k <= mostRank && k%8 == 0 }
 
-// MultiplyLowRank adds Input * Weight transposed to Out. The result of a row does not depend on other rows. If launches
-// overlap (Stream.SetOverlap), the kernel may read the weight before the previous kernel has ended, so the previous
-// kernel must not write it.
+// MultiplyLowRank adds Input * Weight transposed to Out. The result of a row does not depend on other rows. With
+// Stream.SetOverlap the kernel may read the weight before the previous kernel has ended, so the previous kernel must
+// not write the weight.
 func (k *Kernels) MultiplyLowRank(s *Stream, a *LowRankArgs) error {
-	c, perSM := checks{kernel: "low_rank_512"}, int32(1) // number of blocks per SM whose registers fit
+	c, perSM := checks{kernel: "low_rank_512"}, int32(1) // blocks per SM, limited by registers
 	switch {
 	case a.K <= 64:
 		c.kernel, perSM = "low_rank_64", 4

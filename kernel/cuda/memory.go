@@ -60,8 +60,8 @@ func (b *Buffer) Free() error {
 	return b.device.plain(cuMemFree, uintptr(p))
 }
 
-// HostBuffer is page-locked host memory: copies from and to it run asynchronously at full speed, and it can be part
-// of a captured graph.
+// HostBuffer is page-locked host memory: copies from and to it are asynchronous and run at full speed, and captured
+// graphs may use it.
 type HostBuffer struct {
 	device  *Device
 	address uintptr
@@ -75,13 +75,12 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	const portable, mapped = 1, 2 // portable: usable from every context; mapped: by the device at the same address
+	const portable, mapped = 1, 2 // portable: for every context; mapped: the device uses the same address
 	if err := d.do(f, cuMemHostAlloc, f.slot(0), uintptr(bytes), portable|mapped); err != nil {
 		return nil, fmt.Errorf("cuda: host alloc %d bytes: %w", bytes, err)
 	}
 	h := &HostBuffer{device: d, address: uintptr(f.out[0])}
-	// The memory belongs to the driver, not to the Go heap: it neither moves nor is collected, and its size is exactly
-	// bytes until Free.
+	// The driver allocated exactly this number of bytes outside the Go heap, and they stay valid until Free.
 	p := *(**byte)(unsafe.Pointer(&h.address))
 	h.bytes = unsafe.Slice(p, bytes)
 	return h, nil
@@ -103,8 +102,8 @@ func (h *HostBuffer) Free() error {
 	return h.device.plain(cuMemFreeHost, a)
 }
 
-// CopyToDevice enqueues a copy of src to dst. From page-locked memory it runs asynchronously, and src must stay
-// unchanged until it has run; from ordinary memory the driver has read all of src when the call returns.
+// CopyToDevice enqueues a copy of src to dst. If src is page-locked, the copy is asynchronous and src must not change
+// until it has run. Otherwise the driver has read all of src when the call returns.
 func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 	if len(src) == 0 || !s.enqueue() {
 		return nil
@@ -131,8 +130,8 @@ func (s *Stream) CopyFromLocked(dst, src Ptr, bytes int64) error {
 	})
 }
 
-// CopyToHost enqueues a copy of device memory to dst. Into page-locked memory it runs asynchronously; into ordinary
-// memory the driver finishes the copy before the call returns.
+// CopyToHost enqueues a copy of device memory to dst. If dst is page-locked, the copy is asynchronous; otherwise it has
+// ended when the call returns.
 func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
 	if len(dst) == 0 || !s.enqueue() {
 		return nil

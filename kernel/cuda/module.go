@@ -20,7 +20,7 @@ func (d *Device) loadModule(name string, image []byte) (*Module, error) {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	// PTX is text and must end with a NUL; a cubin contains its own length, so the additional byte does not matter.
+	// PTX is text and must end with a NUL byte. A cubin contains its length, so the additional byte is ignored.
 	data := make([]byte, len(image)+1)
 	copy(data, image)
 	var pin runtime.Pinner
@@ -91,14 +91,14 @@ type Function struct {
 	paramBytes int // bytes of the argument block in the image's metadata, 0 if not known
 }
 
-// The numbers of function attributes in the driver's interface.
+// Numbers of function attributes (CUfunction_attribute).
 const (
 	funcMaxThreads    = 0
 	funcSharedBytes   = 1
 	funcLocalBytes    = 3
 	funcRegisters     = 4
 	funcMaxDynamic    = 8
-	smallDynamicBytes = 48 << 10 // maximum bytes of a launch without opting in
+	smallDynamicBytes = 48 << 10 // maximum bytes of a launch that need no opt-in
 )
 
 // Name returns the kernel's entry name.
@@ -132,7 +132,7 @@ func (f *Function) allowShared(bytes int) error {
 	return nil
 }
 
-// blocksPerSM returns the number of blocks of the given size that one SM can hold at one time.
+// blocksPerSM returns the number of blocks of the given size that can be resident on one SM at the same time.
 func (f *Function) blocksPerSM(threads, dynamicShared int) (int, error) {
 	fr := frames.Get().(*frame)
 	defer frames.Put(fr)

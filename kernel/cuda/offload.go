@@ -6,7 +6,7 @@ import "time"
 type ExchangeArgs struct {
 	X           Ptr // bf16 [Rows, Hidden], multiple of 16
 	IDs         Ptr // i32 [Rows, Top]: chosen experts, negative for none; an unknown id raises FaultExpert
-	Table       Ptr // i32 [Experts]: index among the packed experts, OnHost, or less if another rank has the expert
+	Table       Ptr // i32 [Experts]: index among the packed experts, OnHost, or below OnHost: on another rank
 	Places      Ptr // i32 [Rows, Top]: entry of Table for each choice, written by PostRows
 	Results     Ptr // bf16 [Rows*Top, Hidden], multiple of 16: TakeResults writes those of the host's experts
 	Words       Ptr // host memory: words of the mailbox
@@ -31,8 +31,8 @@ type ExchangeArgs struct {
 // OnHost is the table entry of experts that the host's workers compute.
 const OnHost = -1
 
-// ExchangeStateBytes is the size of a device's exchange state: number of rounds, number of blocks that have arrived,
-// and whether the workers failed to answer.
+// ExchangeStateBytes is the size in bytes of a device's exchange state: number of exchanges, number of blocks that have
+// arrived, and whether the workers failed to answer.
 const ExchangeStateBytes = 16
 
 // PlacesArgs are the arguments of the kernel that looks up the indices of chosen experts among the packed experts.
@@ -48,12 +48,12 @@ type PlacesArgs struct {
 	Reserved int32
 }
 
-// FetchArgs are the arguments of the kernel that copies packed experts from host memory if a choice needs them.
+// FetchArgs are the arguments of the kernel that copies packed experts from host memory if a row has chosen them.
 type FetchArgs struct {
-	Places   Ptr      // i32 [Pairs]: slot that a choice needs, negative for none
-	From     [4]Ptr   // host memory: [Slots, Bytes] for each piece of packed experts
-	To       [4]Ptr   // device memory: [Slots, Bytes] for each piece
-	Bytes    [4]int64 // bytes of a slot: multiples of 16 in the first two pieces, of 8 in the other two
+	Places   Ptr      // i32 [Pairs]: slot of the chosen expert, negative for none
+	From     [4]Ptr   // host memory: [Slots, Bytes] for each part of packed experts
+	To       [4]Ptr   // device memory: [Slots, Bytes] for each part
+	Bytes    [4]int64 // bytes of a slot: multiples of 16 in the first two parts, of 8 in the other two
 	Pairs    int32
 	Slots    int32
 	Blocks   int32 // set by FetchExperts
@@ -136,7 +136,7 @@ func (k *Kernels) LookUpPlaces(s *Stream, a *PlacesArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32((pairs + portableThreads - 1) / portableThreads)}, a)
 }
 
-// FetchExperts copies the packed experts of the slots that a choice needs.
+// FetchExperts copies the packed experts that rows have chosen to the device.
 func (k *Kernels) FetchExperts(s *Stream, a *FetchArgs) error {
 	c := checks{kernel: "offload_fetch"}
 	c.memory("places", a.Places, 4)

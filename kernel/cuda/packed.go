@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// Weights that stay packed in device memory: src/sm90/packed. The name of a format is also the name of its kernels.
+// This file has products with weights that are stored packed in device memory and decoded in the kernel
+// (src/sm90/packed). The names of kernels contain the name of the packed format.
 
 // PackedArgs are the arguments of products with packed weights.
 type PackedArgs struct {
@@ -54,19 +55,19 @@ type PackPackedArgs struct {
 	SkipRows     int32
 	Source       int32 // value of PackSources
 	ScaleType    int32 // an ElementType, or "e8m0" of PackSources
-	Middle       int32 // zero point if FirstZeros is zero
+	Middle       int32 // zero point of all codes if FirstZeros is zero
 }
 
-// PackSources are the storage formats of codes for PackPackedArgs, in the order of enum Source of pack.cuh. Scales
-// have a type of ElementType or "e8m0".
+// PackSources are the values of PackPackedArgs.Source, by the name of the storage format (enum Source of pack.cuh), and
+// the value "e8m0" of ScaleType.
 var PackSources = map[string]int32{"nibbles": 0, "bytes": 1, "offset": 2, "q4_0": 3, "q8_0": 4, "mxfp4": 5, "blocks": 6,
 	"e8m0": 4}
 
 // PackedFormat is the name of a form of packed weights.
 type PackedFormat string
 
-// packedShape describes a unit of a format: 64 rows by a number of columns, and the power of two by which its sums must
-// be multiplied.
+// packedShape describes a unit of a format: 64 rows by a number of columns, and the exponent of the power of two by
+// which sums must be multiplied.
 type packedShape struct {
 	columns  int32
 	bytes    int64
@@ -81,7 +82,8 @@ const (
 	codes4, codes8 = 64 * long / 2, 64 * short
 )
 
-// The scales of a row belong to 128 columns or to 32. A scale has 2 bytes, or 4 bytes and 1 for a zero point ("any").
+// Names with g128 and g32 have a scale for 128 or 32 columns of a row. A scale has 2 bytes; in formats "any", 4 bytes
+// and a byte for a zero point.
 var packedFormats = map[PackedFormat]packedShape{
 	"nvfp4":         {long, codes4 + 64*16, 10},
 	"mxfp4":         {long, codes4 + 64*8, 40},
@@ -98,10 +100,10 @@ var packedFormats = map[PackedFormat]packedShape{
 	"e4m3_g32_any":  {short, codes8 + 64*4*5, 20},
 	"q4_k":          {long, 64 * 144, 30},
 	"q2_k":          {long, 64 * 88, 28},  // d and dmin are two numbers each
-	"q3_k":          {long, 64 * 128, 30}, // scales of 16 values as bf16, as in q6_k
+	"q3_k":          {long, 64 * 128, 30}, // bf16 scales for 16 values each, as in q6_k
 	"q5_k":          {long, 64 * 176, 30},
 	"q6_k":          {long, 64 * 224, 30},
-	"iq2_xxs":       {long, 64 * 70, 0}, // stores all eight signs of an octet, as the other iq formats
+	"iq2_xxs":       {long, 64 * 70, 0}, // stores all eight signs of eight values, like the other iq formats
 	"iq2_xs":        {long, 64 * 82, 0},
 	"iq2_s":         {long, 64 * 82, 0},
 	"iq3_xxs":       {long, 64 * 102, 0},
@@ -175,17 +177,17 @@ type PackedProduct struct {
 // PackedSlots is the number of words of PackedProduct.Arrived.
 const PackedSlots = 1 << 14
 
-// The numbers of tokens of the kernels for few rows, and the number of rows up to which the widest of them is used. A
-// tile of up to 16 rows uses one word of PackedProduct.Arrived per warp.
+// Numbers of tokens of the kernels for few rows, and the maximum number of rows for which packedFew64 is used. A tile
+// of up to 16 rows uses one word of PackedProduct.Arrived for each warp.
 const (
 	packedFew8, packedFew16, packedFew64 = 8, 16, 64
 	packedMany, packedWide               = 128, 256
 	packedMostFew                        = 128
 	packedWarps                          = 16
 	packedThird                          = 288 // maximum threads of a block that shares an SM with two others
-	packedFine                           = 1   // in place of a number of tokens: the kernel for few experts
+	packedFine                           = 1   // used instead of a number of tokens: the kernel for few experts
 	packedFineListed                     = 64
-	packedPair                           = 2 // in place of a number of tokens: pairs of blocks that share 256 tokens
+	packedPair                           = 2 // used instead of a number of tokens: pairs of blocks for 256 tokens
 )
 
 // PackedPairArgs are the arguments of products by pairs of blocks.
@@ -195,7 +197,7 @@ type PackedPairArgs struct {
 	_    [56]byte // padding to the map's alignment of 64 bytes
 }
 
-// packedFormatsWide lists the formats with kernels for groups of 256 rows: pairs of blocks, and experts.
+// packedFormatsWide lists the formats with kernels for groups of 256 rows: products by pairs of blocks, and experts.
 var packedFormatsWide = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
 	"u4_g128_any": true, "u4_g32_any": true, "i8_g128": true, "i8_g32": true, "i8_g128_any": true, "i8_g32_any": true,
 	"e4m3_g32": true, "e4m3_g128_any": true, "e4m3_g32_any": true, "q4_k": true, "q6_k": true}
@@ -234,7 +236,8 @@ func (x *PackedProduct) tokens() int32 {
 	case x.Rows <= packedMostFew:
 		return packedFew64
 	}
-	// A block has half of a tile of columns. A group of 256 rows takes about 1.7 times as long as a group of 128 rows.
+	// A block computes half of a tile of columns. A group of 256 rows takes about 1.7 times as long as a group of 128
+	// rows.
 	tiles, _, _ := x.size()
 	rounds := func(tokens int32) int64 {
 		return (2*int64(tiles)*int64(ceilDiv(x.Rows, tokens)) + packedSMs - 1) / packedSMs
@@ -248,7 +251,7 @@ func (x *PackedProduct) tokens() int32 {
 // SumBytes returns the bytes of memory for the sums of parts of k.
 func (x *PackedProduct) SumBytes() int64 { return x.sumBytes(x.tokens()) }
 
-// sumBytes is SumBytes of the kernel for groups of n rows.
+// sumBytes is SumBytes for the kernel for groups of n rows.
 func (x *PackedProduct) sumBytes(n int32) int64 {
 	tiles, _, parts := x.size()
 	switch {
@@ -332,8 +335,8 @@ func (k *Kernels) runPair(s *Stream, x *PackedProduct, a *PackedArgs) error {
 		Shared: fn.dynamic, Overlap: s.overlap, Cluster: Dim{X: 2}}, &p)
 }
 
-// packedFormatsFine lists the formats with kernels for few experts: types of large models in GGUF files whose lookup
-// tables allow three blocks per SM.
+// packedFormatsFine lists the formats with kernels for few experts: formats of large models in GGUF files whose lookup
+// tables in shared memory allow three blocks per SM.
 var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, "iq3_s": true, "q2_k": true,
 	"q3_k": true, "q4_k": true}
 
@@ -383,7 +386,7 @@ func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down 
 	return k.runPacked(s, f.kernel(tokens), 2*items, &p)
 }
 
-// runPacked launches a product. A tile is one, two or four items of work.
+// runPacked launches a product. items is the number of items of work; a tile has one, two or four of them.
 func (k *Kernels) runPacked(s *Stream, kernel string, items int64, a *PackedArgs) error {
 	perSM := int32(1)
 	if fn, err := k.Function(kernel); err == nil && fn.attrs.MaxThreads <= packedThird {

@@ -8,10 +8,10 @@ import (
 )
 
 // Pool allocates device memory and keeps freed memory for reuse, so that a step that needs no more scratch memory than
-// an earlier step makes no driver call. It is owned by one goroutine.
+// an earlier step makes no driver call. Only one goroutine may use it.
 //
-// Freed memory is reused at once in program order, which is safe if all work of the pool's users is enqueued on one
-// stream. Memory returns to the device only in Close, because captured graphs contain its addresses.
+// Freed memory may be reused before work that uses it has run. This is safe if all such work is enqueued on one stream.
+// Memory returns to the device only in Close, because captured graphs contain its addresses.
 type Pool struct {
 	device *Device
 	idle   []*Buffer

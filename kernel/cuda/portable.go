@@ -2,14 +2,16 @@ package cuda
 
 import "math"
 
-// Launches of the portable tier (src/sm80). Its kernels have the arguments of the kernels for Hopper but other grids.
-// All portable kernels of an operation give bitwise equal results, so the result of a row does not depend on its batch.
-// An operation without a portable kernel returns an error with the kernel's name (Kernels.Function).
+// This file has the launches of portable kernels (src/sm80). They have the same arguments as the kernels for Hopper,
+// but different grids. All portable kernels of an operation give bitwise equal results, so the result of a row does not
+// depend on its batch. An operation without a portable kernel returns an error with the kernel's name
+// (Kernels.Function).
 
 // portableFewRows is the maximum number of rows for which products and experts use their smallest tiles.
 const portableFewRows = 16
 
-// portableShortBlocks is the maximum number of blocks of k for which two warps share a tile of a product of few rows.
+// portableShortBlocks is the maximum number of blocks of k for which k is divided between two warps in products of few
+// rows.
 const portableShortBlocks = 12
 
 // encodePortable builds the call of a portable product.
@@ -20,8 +22,8 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	}
 	switch {
 	case x.Rows <= portableFewRows:
-		// The eight warps of a block divide k: all eight, or four for 16 rows of fp8, or two if k is short. The
-		// remaining warps compute further columns.
+		// k is divided among all eight warps of a block, among four for 16 rows of FP8, or between two if k is short.
+		// The other warps compute further columns.
 		tileRows, tileColumns, name = 16, 16, "few16"
 		if x.Type == ProductFP8 && x.Rows > 8 {
 			tileColumns = 32
@@ -78,15 +80,14 @@ func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	return runPersistent(k, s, name, int32(items), 1, a)
 }
 
-// scoreGrid returns the grid of index scores. An item is some query rows with their keys; if there are few items,
-// several blocks share an item.
+// scoreGrid returns the grid of index scores. An item has a few query rows with their keys; if there are few items,
+// several blocks compute one item.
 func (k *Kernels) scoreGrid(items, keys int32) Dim {
 	const blockKeys, waves = 128, 4
 	share := min(ceilDiv(waves*int32(k.device.props.SMs), max(items, 1)), ceilDiv(keys, blockKeys), math.MaxUint16)
 	return Dim{X: uint32(items), Y: uint32(max(share, 1))}
 }
 
-// portableScores launches index scores.
 func portableScores[T any](k *Kernels, s *Stream, name string, heads int32, grid Dim, a *T) error {
 	if grid.X == 0 {
 		return nil
@@ -114,10 +115,10 @@ var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_b
 	"sparrow_latent_block": "portable_latent_block", "sparrow_latent_raw": "portable_latent_raw"}
 
 // portableAttend computes sparse attention with one block for each 32 heads of a row and segment, and a kernel that
-// joins segments.
+// combines segments.
 func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	const heads, threads, combineThreads = 32, 512, 128
-	kernel := rows.kernel // if there is no portable kernel, the launch is refused with this name
+	kernel := rows.kernel // without a portable kernel, the error names this kernel
 	if portable := portableSparse[kernel]; portable != "" {
 		kernel = portable
 	}

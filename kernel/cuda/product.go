@@ -20,19 +20,19 @@ type ProductArgs struct {
 	Stages       int32    // few rows: stages of the shared-memory ring
 	Ahead        int32    // few rows: stages whose weights are read before the previous kernel has ended
 	Copied       int32    // narrow tiles and e2m1 weights: input rows of a copy
-	Across       int32    // many rows: 1: the blocks of a cluster compute neighbouring columns of one tile of rows
+	Across       int32    // many rows: 1: the blocks of a cluster compute adjacent columns of one tile of rows
 	Factors      Ptr      // e4m3 with Batch 1: f32 [Columns] that results are multiplied by, or 0
 	Folded       Ptr      // few rows: e2m1 weights (folded.go), instead of WeightMap
-	Beside       int32    // 1: reads nothing that the previous kernel writes, and runs in parallel with it
-	Leads        int32    // few rows: 1: the next product runs in parallel with this one, and may begin at once
+	Beside       int32    // 1: runs in parallel with the previous kernel, whose output it does not read
+	Leads        int32    // few rows: 1: the next product runs in parallel with this product
 	_            [24]byte // padding to the maps' alignment of 64 bytes
 }
 
 // ProductType is the type of the operands of a product.
 type ProductType int
 
-// The types. FP8 operands have scales: a weight has one for each 128 x 128 block, and an input one for each row and 128
-// columns.
+// Types of operands. FP8 operands have scales: one for each 128 x 128 block of a weight, and one for each 128 columns
+// of an input row.
 const (
 	ProductFP8 ProductType = iota
 	ProductBF16
@@ -86,7 +86,7 @@ type Product struct {
 	Leads  bool // the next launch is a product with Beside set
 }
 
-// ProductCall is a matrix product ready to be launched. It is valid as long as the addresses are.
+// ProductCall is a matrix product ready to be launched. It is valid as long as the memory is allocated.
 type ProductCall struct {
 	Args    ProductArgs
 	kernel  string
@@ -96,8 +96,8 @@ type ProductCall struct {
 	shared  int   // bytes of dynamic shared memory; 0: the size in the kernel's source
 }
 
-// mostK is the maximum row length: the input scales of all blocks of a row are in shared memory together with the ring
-// of stages.
+// mostK is the maximum row length: the input scales of all blocks of a row must fit in shared memory in addition to the
+// ring of stages.
 const mostK = 32768
 
 // Encode checks the memory and chooses the kernel for the number of rows.
@@ -200,7 +200,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 		call.shared = x.fewBytes(&choice, choice.stages)
 	}
 	switch {
-	case choice.resident: // a block has one batch entry and some of its tiles of rows
+	case choice.resident: // a block computes some tiles of rows of one batch entry
 		call.cluster = 1
 		splits := max(1, int64(d.props.SMs)/int64(x.Batch))
 		count = min(int64(x.Batch)*min(splits, tiles(x.Rows, choice.inputs)), int64(d.props.SMs))
@@ -212,14 +212,15 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	case call.cluster > 1:
 		count *= tiles(x.Rows, choice.inputs)
 	}
-	// A launch has persistent blocks, except that a cluster for parts of k has one tile, and so has a block that keeps
-	// the scales of its inputs.
+	// Blocks are persistent, with two exceptions that have one tile each: clusters that divide k, and blocks that keep
+	// input scales in shared memory.
 	kept := choice.few && x.Type == ProductFP8 && x.Batch > 1
 	if !choice.resident && (!choice.few || call.cluster == 1) && !kept {
 		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
 	}
-	// A copy of the kernel for few rows loads all weights or inputs of a tile, and input scales of several blocks of
-	// k. A copy of the kernel for many rows loads half of a tile's weights or inputs, and input scales of one block.
+	// In the kernel for few rows, one TMA copy loads all weights or inputs of a tile, or the input scales of several
+	// blocks of k. In the kernel for many rows, it loads half of a tile's weights or inputs, or the input scales of one
+	// block.
 	weightBox, inputBox, scaleRows := choice.weights, choice.inputs, int32(scaleBox)
 	if !choice.few && !choice.resident {
 		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
@@ -258,20 +259,20 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	return call, encodeMaps(d, nil, maps)
 }
 
-// operand returns the map of a tensor [Batch, rows, columns]. A copy moves a box of 128 bytes by boxRows rows. stride
-// and batch are in bytes.
+// operand returns the tensor map of a tensor [Batch, rows, columns]. A copy loads a box of boxRows rows of 128 bytes.
+// stride and batch are in bytes.
 func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, batch int64, boxColumns,
 	boxRows int32) MapSpec {
 	if x.Batch == 1 {
-		batch = stride // not used, but the stride must be valid
+		batch = stride // not used, but must be valid
 	}
 	return MapSpec{Type: kind, Base: base, Dims: []uint64{uint64(columns), uint64(rows), uint64(x.Batch)},
 		Strides: []uint64{uint64(stride), uint64(batch)},
 		Box:     []uint32{uint32(boxColumns), uint32(boxRows), 1}, Swizzle: Swizzle128, L2: 3}
 }
 
-// Multiply launches a product. If launches overlap (Stream.SetOverlap), the kernel may read the weight and its scales
-// before the previous kernel has ended, so the previous kernel must not write them.
+// Multiply launches a product. With Stream.SetOverlap the kernel may read the weight and its scales before the previous
+// kernel has ended, so the previous kernel must not write them.
 func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
 	fn, err := k.Function(call.kernel)
 	if err != nil {

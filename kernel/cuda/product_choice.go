@@ -1,7 +1,7 @@
 package cuda
 
 // productChoice is a kernel, the shape of its tiles and how it is launched. All choices give bitwise equal results. The
-// measurements behind the rules are in src/sm90/product/NOTES.md.
+// rules follow from the measurements in src/sm90/product/NOTES.md.
 type productChoice struct {
 	kernel  string
 	inputs  int32 // input rows of a tile
@@ -11,7 +11,7 @@ type productChoice struct {
 	narrow  bool  // few rows: tiles of 32 weight rows, two parts of k in each of two blocks
 	stages  int32 // few rows: stages of the ring
 	ahead   int32 // few rows: stages whose weights are read before the previous kernel has ended
-	across  bool  // many rows: the blocks of a cluster compute neighbouring columns of one tile of rows
+	across  bool  // many rows: the blocks of a cluster compute adjacent columns of one tile of rows
 	perSM   int32 // blocks that share an SM
 	// many rows: the weights of one batch entry stay in shared memory.
 	resident bool
@@ -26,19 +26,18 @@ const (
 	scaleBox   = 8   // blocks of k whose input scales one copy reads
 	mostStages = 32
 
-	// Shared memory in bytes of a block that is alone on an SM, or shares it with one or with two other blocks.
+	// Shared memory of a block, in bytes, if one, two or three blocks run on an SM.
 	wholeShared = 232448
 	halfShared  = 115712
 	thirdShared = 75000
 
 	narrowParts, narrowColumns = 4, 32 // parts of k and columns of a tile of the narrow kernel
 
-	longBlocks = 32 // blocks of k from which a tile is long: a deep ring then is better than several blocks per SM
+	longBlocks = 32 // minimum blocks of a long k, for which a deep ring is faster than several blocks per SM
 )
 
-// productParts returns the number of parts into which k is divided: enough to keep the SMs of an H200 busy for few
-// rows. It depends only on the shape of the weight, not on the rows or the device, because it determines the order of
-// summation.
+// productParts returns the number of parts into which k is divided: enough to use all SMs of an H200 for few rows. It
+// depends only on the shape of the weight, not on the rows or the device, because it determines the order of summation.
 func productParts(columns, blocks, batch int32) int32 {
 	const sms, leastBlocks = 132, 4
 	tiles := (int64(columns) + stripeRows - 1) / stripeRows * int64(batch)
@@ -59,7 +58,6 @@ func (x *Product) blocks() int32 {
 	return (x.K + block - 1) / block
 }
 
-// parts returns the number of parts of k.
 func (x *Product) parts() int32 {
 	if x.Whole > x.Columns {
 		return productParts(x.Whole, x.blocks(), 1)
@@ -69,8 +67,8 @@ func (x *Product) parts() int32 {
 
 // choose selects the kernel for the number of rows.
 func (x *Product) choose(sms int32) productChoice {
-	// The time of a product with a short k is bound by stores: the wide tiles of the kernel for many rows are then
-	// faster from fewer rows on.
+	// The time of a product with a short k is bound by stores, so the wide tiles of the kernel for many rows are faster
+	// also for fewer rows.
 	short := x.Type == ProductBF16 && x.blocks() < 4
 	switch {
 	case x.Folded:
@@ -99,7 +97,7 @@ func (x *Product) choose(sms int32) productChoice {
 
 // chooseAcross returns the number of columns of a tile if the kernel for many rows is faster for one tile of rows, or 0
 // otherwise. That kernel loads the inputs once for 128 to 256 columns, and the kernel for few rows once for 64. It is
-// faster if its tiles of weights keep all SMs busy.
+// faster if it has enough tiles of weights for all SMs.
 func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	switch tiles := x.tiles(192); {
 	case x.Rows <= 32 || x.parts() > 1:
@@ -112,9 +110,9 @@ func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	return 0
 }
 
-// chooseFew selects the launch of the kernel for few rows. Several blocks on an SM balance the numbers of tiles, and
-// leave space for the blocks of the next kernel if launches overlap. With many input rows and a long k, one block with
-// a ring that fills the shared memory of the SM is faster.
+// chooseFew selects the launch of the kernel for few rows. Several blocks on an SM balance the work of the SMs, and
+// blocks of the next kernel can start earlier if launches overlap. With many input rows and a long k, one block with a
+// ring that fills the shared memory of the SM is faster.
 func (x *Product) chooseFew(sms int32) productChoice {
 	inputs := int32(8)
 	for inputs < x.Rows {
@@ -158,8 +156,8 @@ func (x *Product) chooseFew(sms int32) productChoice {
 	return c
 }
 
-// chooseFolded selects the launch for e2m1 weights. Widening is a chain of dependent instructions, whose latency
-// several blocks on an SM hide.
+// chooseFolded selects the launch for e2m1 weights. Conversion to e4m3 is a chain of dependent instructions; several
+// blocks on an SM hide its latency.
 func (x *Product) chooseFolded(sms int32) productChoice {
 	inputs := int32(16)
 	for inputs < x.Rows {
@@ -190,8 +188,8 @@ func (x *Product) few(inputs int32, bytes int) productChoice {
 
 // narrow returns the kernel for small weights, which divides k into four parts.
 func (x *Product) narrow() productChoice {
-	// Copies of rows beyond the input take time, so the number of rows is rounded up only to a multiple of eight, a
-	// swizzle atom.
+	// Copies of rows beyond the input take time, so the number of rows is rounded up only to a multiple of eight rows
+	// (a swizzle atom).
 	c := productChoice{kernel: x.name("narrow64"), few: true, narrow: true, inputs: (x.Rows + 7) / 8 * 8,
 		weights: narrowColumns, perSM: 1}
 	room := halfShared
@@ -210,8 +208,8 @@ func (x *Product) wide() productChoice {
 		perSM: 1}, wholeShared)
 }
 
-// turned returns the e4m3 kernel for 64 input rows in which the inputs are the rows of the tensor-core tiles; it does
-// not divide k.
+// turned returns the e4m3 kernel for 64 input rows in which inputs, not weights, are the rows of the tensor-core tiles.
+// It does not divide k.
 func (x *Product) turned(bytes int) productChoice {
 	return x.filled(productChoice{kernel: x.name("few64_turned"), few: true, turned: true, inputs: 64,
 		weights: stripeRows, perSM: 1}, bytes)
@@ -226,7 +224,7 @@ func (x *Product) filled(c productChoice, bytes int) productChoice {
 }
 
 // fewBytes returns the shared memory in bytes of a block of the kernel for few rows with the given number of stages;
-// few.cuh has the same sum.
+// few.cuh computes the same sum.
 func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	const align, barriers = 1024, 640
 	parts := x.parts()
@@ -289,8 +287,8 @@ func (x *Product) resident() productChoice {
 	return productChoice{kernel: x.name("resident"), inputs: manyRows, weights: 128, perSM: 1, resident: true}
 }
 
-// cheapest returns the kernel for many rows with the shortest estimated time, if all tiles that run at one time take
-// equally long.
+// cheapest returns the kernel for many rows with the shortest estimated time, assuming that all tiles that run at the
+// same time take equally long.
 func (x *Product) cheapest(sms int32, choices ...productChoice) productChoice {
 	best := choices[0]
 	for _, c := range choices[1:] {

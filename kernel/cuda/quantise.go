@@ -19,7 +19,7 @@ type NormQuantiseArgs struct {
 	X           Ptr     // bf16 [Rows, Columns]; all addresses are multiples of 16
 	Delta       Ptr     // bf16 [Rows, Columns], added to X first; or zero
 	Results     Ptr     // bf16 [Rows, Top, Columns]: results of experts, whose weighted sum is added next; or zero
-	IDs         Ptr     // i32 [Rows, Top], with Results: a number outside the experts adds nothing
+	IDs         Ptr     // i32 [Rows, Top], with Results: results of numbers outside the experts are skipped
 	Shares      Ptr     // f32 [Rows, Top], with Results: the weights of the sum
 	Sum         Ptr     // bf16 [Rows, Columns]: the sum that is normalised, may be X or Delta; or zero
 	Weight      Ptr     // f32 or bf16 [Columns]; or zero for no norm
@@ -43,17 +43,16 @@ type NormQuantiseArgs struct {
 	Experts     int32
 }
 
-// MaxNormColumns is the maximum number of columns of a row that a block of NormQuantise keeps in registers.
+// MaxNormColumns is the maximum number of columns of a row in NormQuantise, whose blocks have the row in registers.
 const MaxNormColumns = 16384
 
 const (
 	warpColumns = 256 // columns that a warp quantises
 	normThreads = 512
-	normColumns = 8 * normThreads // maximum columns with one piece of eight columns for each thread
+	normColumns = 8 * normThreads // maximum columns with eight columns for each thread
 	longColumns = 2 * normColumns
 )
 
-// codes checks the destination of quantised rows.
 func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, columns, exact int32) {
 	c.memory("codes", codes, 16)
 	c.memory("scales", scales, 4)
@@ -69,8 +68,8 @@ func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
-// unitsOfMany is the number of units of 256 columns that a warp loads at once if there are more blocks than fill the
-// GPU.
+// unitsOfMany is the number of units of 256 columns that a warp loads at once, if there are more blocks than the GPU
+// can run at a time.
 const (
 	unitsOfMany = 4
 	manyBlocks  = 4096
@@ -155,7 +154,7 @@ func (a *NormQuantiseArgs) check(c *checks) {
 			c.fail("neither out nor codes are given: there is nothing to write")
 		}
 	case a.Out != 0 || a.Codes != 0:
-		c.memory("weight", a.Weight, 16) // this check names the missing argument
+		c.memory("weight", a.Weight, 16) // this returns an error that names the missing argument
 	case a.Sum == 0:
 		c.fail("neither a weight nor a sum is given: there is nothing to write")
 	}

@@ -1,9 +1,9 @@
 package cuda
 
-// AnglesArgs are the arguments of the kernel that computes cosines and sines of rotations.
+// AnglesArgs are the arguments of the kernel that computes cosines and sines of rotation angles.
 type AnglesArgs struct {
 	Positions      Ptr   // i32 [Rows]
-	Frequency      Ptr   // f32 [Count]
+	Frequency      Ptr   // f32 [Count]: angle per position
 	Out            Ptr   // f32 [Rows, 2*Count]: cosines, then sines
 	PositionStride int64 // entries between rows
 	OutStride      int64 // elements between rows
@@ -58,7 +58,6 @@ func (a *AnglesArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// check checks the arguments of a rotation.
 func (a *RotateArgs) check(c *checks) {
 	c.positive("heads", a.Heads)
 	c.positive("head size", a.HeadDim)

@@ -5,7 +5,7 @@ type RouteArgs struct {
 	Logits       Ptr   // f32 [Rows, Experts]
 	Bias         Ptr   // f32 [Experts], added only for the choice; not read if a table chooses
 	Table        Ptr   // i32 [TableRows, Top]: experts of each token; zero: the experts are chosen by score
-	Tokens       Ptr   // i32 [Rows], if there is a table; a token outside it raises FaultRow
+	Tokens       Ptr   // i32 [Rows], if there is a table; a token outside the table sets FaultRow
 	IDs          Ptr   // i32 [Rows, Top], best first
 	Weights      Ptr   // f32 [Rows, Top]
 	Faults       Ptr   // one u32 of fault bits, or zero
@@ -26,11 +26,11 @@ type RouteArgs struct {
 	Reserved     int32
 }
 
-// The limits of the router kernels.
+// Limits of the router kernels.
 const (
 	MaxRouted = 1024
 	MaxGroups = 32
-	MaxTop    = 32 // choices of a row
+	MaxTop    = 32 // maximum choices of a row
 )
 
 // RouteExperts chooses the best experts of every row by score, the lower index on a tie, or uses the experts that a
@@ -41,7 +41,6 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// check checks the arguments of the kernels.
 func (a *RouteArgs) check(c *checks) {
 	c.memory("logits", a.Logits, 4)
 	if a.Table != 0 {

@@ -28,7 +28,7 @@ type LocateArgs struct {
 	Rows           int32
 	Columns        int32
 	PageTokens     int32
-	TableColumns   int32 // pages of a row of the table; a position beyond them raises faultPosition and gives -1
+	TableColumns   int32 // pages of a row of the table; a position beyond these sets faultPosition and gives -1
 	Tables         int32 // rows of the table
 	Reserved       int32
 }
@@ -62,7 +62,6 @@ func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
 	return runRows(k, s, &c, a.Rows, 1, a)
 }
 
-// check checks the arguments of the kernels.
 func (a *LocateArgs) check(c *checks) {
 	c.memory("positions", a.Positions, 4)
 	c.memory("out", a.Out, 4)

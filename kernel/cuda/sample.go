@@ -4,7 +4,7 @@ package cuda
 type SampleArgs struct {
 	Logits   Ptr   // f32 [Rows, Columns]
 	Draws    Ptr   // i32 [Rows, 10]: words of a sample.Draw
-	Best     Ptr   // i32 [Rows]: the best column of a row
+	Best     Ptr   // i32 [Rows]: column with the largest logit of each row
 	IDs      Ptr   // i32 [Rows]: receives the sampled token; may be Best
 	Stride   int64 // elements between rows of logits
 	IDStride int64 // entries between rows
@@ -15,7 +15,7 @@ type SampleArgs struct {
 // MaxSampleColumns is the maximum vocabulary size of the kernel.
 const MaxSampleColumns = 262144
 
-// SampleRows samples a token from every row that has a temperature; its results equal those of package sample.
+// SampleRows samples a token from every row whose temperature is above 0, with the same results as package sample.
 func (k *Kernels) SampleRows(s *Stream, a *SampleArgs) error {
 	c := checks{kernel: "sample_rows"}
 	if a.Columns <= 0 || a.Columns > MaxSampleColumns {

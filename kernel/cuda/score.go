@@ -39,8 +39,8 @@ type IndexPagedArgs struct {
 	TableStride int64 // entries between rows of BlockTable
 	Requests    int32
 	NextN       int32
-	MaxContext  int32 // columns of scores: lengths are clipped to it
-	MaxBlocks   int32 // entries of a row of BlockTable: lengths are clipped to 64 times it
+	MaxContext  int32 // columns of scores: lengths are clipped to this number
+	MaxBlocks   int32 // entries of a row of BlockTable: lengths are clipped to 64 times this number
 	Skip        int32 // rows with at most this many keys are skipped
 	Reserved    int32
 	_           [48]byte // padding to the maps' alignment of 64 bytes
@@ -96,7 +96,7 @@ func (c *checks) heads(n int32) {
 }
 
 // Encode checks the memory and builds the kernel's arguments with their tensor maps. They are valid as long as the
-// addresses are.
+// memory is allocated.
 func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	c := checks{kernel: "index scores, ragged"}
 	c.heads(x.Heads)
@@ -134,7 +134,7 @@ func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 }
 
 // Encode checks the memory and builds the kernel's arguments with their tensor maps. They are valid as long as the
-// addresses are.
+// memory is allocated.
 func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 	c := checks{kernel: "index scores, paged"}
 	c.heads(x.Heads)
@@ -163,8 +163,8 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 		MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks, Skip: x.Skip,
 	}
 	columns := uint64(x.NextN) * uint64(x.Heads)
-	// Pages are read whole and once. If L2 read 256 bytes for a request of 128, the only effect would be more traffic
-	// between the halves of L2.
+	// Every page is read once, as a whole. L2 promotion to 256 bytes would only add traffic between the two halves of
+	// L2.
 	err := encodeMaps(d, c.err, []mapTarget{
 		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries,
 			Dims: []uint64{layout.IndexDim, uint64(x.Requests) * columns}, Strides: []uint64{layout.IndexDim},

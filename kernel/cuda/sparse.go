@@ -11,7 +11,7 @@ import (
 type SelectionView struct {
 	Base        Ptr   // first byte of page 0, multiple of 16
 	PageBytes   int64 // bytes between pages, multiple of 16
-	Indices     Ptr   // i32 [rows, IndexStride]: slots; below zero: masked; from Slots on: masked, and raises a fault
+	Indices     Ptr   // i32 [rows, IndexStride]: slots; below zero: masked; from Slots on: masked, and sets a fault bit
 	Lens        Ptr   // i32 [rows, LenStride]: number of leading entries that are read, clamped to [0, Width]
 	IndexStride int64
 	LenStride   int64
@@ -19,21 +19,21 @@ type SelectionView struct {
 	Width       int32 // entries of a row of Indices; 0: the stream is empty
 	PageShift   int32 // slot s is in page s >> PageShift
 	PageMask    int32 // slot s is row s & PageMask of its page
-	Scales      int64 // V4 entries: bytes from the start of a page to its scales; V4.1: bytes of a row
+	Scales      int64 // V4 entries: offset in bytes of the scales in a page; V4.1: bytes of a row
 }
 
 // SparseAttendArgs are the arguments of sparse attention and of the kernel that combines segments.
 type SparseAttendArgs struct {
-	Streams       [2]SelectionView // read in this order, with one softmax; only V4 has a second stream
+	Streams       [2]SelectionView // read in order, with one softmax; only V4 and V4.1 have a second stream
 	Q             Ptr              // bf16 [Rows, QStride]: Heads of 576 values; 512 for V4 and without a rotated part
 	Out           Ptr              // bf16 [Rows, OutStride]: Heads of 512 values; multiple of 16
 	LSE           Ptr              // f32 [Rows, LSEStride], natural logarithm, without the sink; or zero
 	Max           Ptr              // f32 [Rows, MaxStride], largest scaled score; or zero
 	Sinks         Ptr              // f32 [Heads]; or zero
-	Partial       Ptr              // partial results of SparseScratch bytes if Segments > 1
+	Partial       Ptr              // partial results, SparseScratch bytes, if Segments > 1
 	Stats         Ptr              // f32 [Rows, Segments, Heads, 4] if Segments > 1
 	Faults        Ptr              // one u32 of fault bits (FaultSlot), or zero
-	QStride       int64            // elements between rows; the following strides too
+	QStride       int64            // elements between rows; the following strides are also in elements
 	OutStride     int64
 	LSEStride     int64
 	MaxStride     int64
@@ -63,10 +63,11 @@ const (
 	mappedPoolBytes = 16 << 32
 )
 
-// How decode divides a row into segments for different SMs. The positions depend only on the width of the lists and on
-// arguments that are equal for all rows, so a row's result is bitwise equal alone and in any batch. With segments of
-// 512 keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial result of 64
-// KB per 64 heads. V4's 128 + 512 keys are not divided: the partial result would cost as much time as it saves.
+// Limits with which decode divides a row into segments for different SMs. The segments depend only on the width of the
+// lists and on arguments that are equal for all rows, so a row's result is bitwise equal alone and in any batch. With
+// segments of 512 keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial
+// result of 64 KB per 64 heads. V4's rows of 128 + 512 keys are not divided: partial results would take as much time as
+// they save.
 const (
 	V4SplitKeys       = 512 // keys of a segment of V4 entries
 	decodeMaxSegments = 16  // wider rows have longer segments instead of more
@@ -74,8 +75,8 @@ const (
 )
 
 // SparseSegments returns the number of segments of rows with up to width keys (both streams together, each rounded up
-// to 64) and the number of 64-key blocks of a segment, if segments have about the given number of keys; 0 means that
-// rows are not divided.
+// to 64), and the number of 64-key blocks of a segment. Segments have about the given number of keys; 0 means that rows
+// are not divided.
 func SparseSegments(width, keys int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
 	if keys == 0 || all <= decodeWholeBlocks {
@@ -85,9 +86,9 @@ func SparseSegments(width, keys int32) (segments, blocks int32) {
 	return (all + blocks - 1) / blocks, blocks
 }
 
-// SparseSegmentsWithin is SparseSegments for V4 rows of up to width keys, if rows of other launches have up to most
-// keys. Segments have the length that SparseSegments returns for most, and there are at least two if rows of most keys
-// are divided. The result of a row does not depend on the width of the lists of other rows.
+// SparseSegmentsWithin is SparseSegments for V4 rows of up to width keys, where most is the maximum width in any
+// launch. Segments are as long as those of rows of most keys, and there are at least two if those rows are divided, so
+// the result of a row does not depend on the width of other rows' lists.
 func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
 	segments, blocks = SparseSegments(most, V4SplitKeys)
@@ -107,7 +108,7 @@ func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stat
 	return n * headGroups(heads) * sparseHeads * valueDim * sparseKernels[kind].partBytes, n * int64(heads) * 4 * 4
 }
 
-// headGroups returns the number of groups of 64 heads of a row, each a unit of work.
+// headGroups returns the number of groups of 64 heads of a row; each group is a unit of work.
 func headGroups(heads int32) int64 { return (int64(heads) + sparseHeads - 1) / sparseHeads }
 
 // SparseUnits returns the number of units of work of a launch: 64 heads of a row over one segment of its keys.
@@ -122,7 +123,7 @@ func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, 
 	v := SelectionView{Base: p.Base, PageBytes: p.PageBytes, Indices: indices, Lens: lens, IndexStride: indexStride,
 		LenStride: lenStride, Slots: p.Slots, Width: width}
 	switch {
-	case p.Slots <= p.PageTokens: // one page, whose size need not be a power of two
+	case p.Slots <= p.PageTokens: // a single page need not have a power of two of tokens
 		v.PageShift, v.PageMask = 31, math.MaxInt32
 	case p.PageTokens > 0 && p.PageTokens&(p.PageTokens-1) == 0:
 		v.PageShift, v.PageMask = int32(bits.TrailingZeros32(uint32(p.PageTokens))), p.PageTokens-1
@@ -146,7 +147,7 @@ func (c *checks) selection(name string, v SelectionView, rowBytes int64) {
 	c.multiple(name+" len stride", v.LenStride, 1, 1)
 }
 
-// sparseRows has the kernels for rows of one layout and what their launches need.
+// sparseRows holds the kernels for rows of one layout and the sizes that their launches use.
 type sparseRows struct {
 	kernel   string
 	rowBytes int64
@@ -155,8 +156,8 @@ type sparseRows struct {
 	// Partial results are f16, or f32 for bf16 rows, which have a wider range.
 	partBytes int64
 	combine   string
-	// few are the kernels that share each unit of work between two, four and eight thread blocks, with bitwise equal
-	// results. They are used for rows of one stream that are divided into segments.
+	// few are the kernels that divide each unit of work among two, four and eight thread blocks, with bitwise equal
+	// results. They support rows of one stream that are divided into segments.
 	few    []string
 	mapped bool // the kernel takes MappedAttendArgs
 }
@@ -179,7 +180,7 @@ var sparseKernels = map[layout.Kind]sparseRows{
 }
 
 // launch returns the kernel for a number of units of work and its number of thread blocks: one for each unit, or two,
-// four or eight if there is a kernel for that number and all blocks fit at one time.
+// four or eight if there is a kernel for that number and all blocks can run at the same time.
 func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (kernel string, blocks int32) {
 	kernel, blocks = r.kernel, int32(units)
 	for _, few := range r.few {
@@ -244,8 +245,8 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	return k.attendUnits(s, rows, a, &c, blocks)
 }
 
-// attendUnits checks the arguments that all forms of attention have in common and launches rows with up to the given
-// number of 64-key blocks.
+// attendUnits checks the arguments of attention and launches the kernel for rows with up to the given number of 64-key
+// blocks.
 func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c *checks, blocks int32) error {
 	if pages := int64(a.Streams[0].Slots-1)>>a.Streams[0].PageShift + 1; rows.mapped &&
 		pages > mappedPoolBytes/max(a.Streams[0].PageBytes, 1) {

@@ -37,10 +37,10 @@ func (d *Device) NewStream() (*Stream, error) {
 }
 
 // SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start
-// before the previous kernel has finished, and waits in its code before it first reads results of the previous kernel.
-// Every embedded kernel does this; other kernels might not.
+// before the previous kernel has ended, and waits in its code before it reads results of that kernel. All embedded
+// kernels contain this wait.
 //
-// Portable kernels do not overlap, because GPUs before Hopper have no such launch.
+// Portable kernels do not overlap, because GPUs before Hopper do not support programmatic dependent launch.
 func (s *Stream) SetOverlap(on bool) { s.overlap = on && !s.device.portable }
 
 // SetDry makes the stream check arguments but not enqueue kernels, copies or fills.
@@ -49,7 +49,7 @@ func (s *Stream) SetDry(on bool) { s.dry = on }
 // Launches returns the number of kernels, copies and fills enqueued so far; a graph counts as one.
 func (s *Stream) Launches() int64 { return s.launches.Load() }
 
-// enqueue counts one launch and reports whether it must be issued.
+// enqueue counts one launch and reports whether it must be enqueued, which is false for a dry stream.
 func (s *Stream) enqueue() bool {
 	if s.dry {
 		return false
@@ -88,12 +88,12 @@ func (s *Stream) WriteWord(to *HostBuffer, at int, value uint32) error {
 	return s.device.plain(cuStreamWriteValue32, s.handle, to.address+uintptr(at), uintptr(value), 0)
 }
 
-// Wait makes work enqueued from now on wait for an event recorded on another stream.
+// Wait makes all work that is enqueued later wait for an event recorded on another stream.
 func (s *Stream) Wait(e *Event) error {
 	return s.device.plain(cuStreamWaitEvent, s.handle, e.handle, 0)
 }
 
-// Close destroys the stream after what is enqueued has run. A second call does nothing.
+// Close waits until all enqueued work has run and destroys the stream. A second call does nothing.
 func (s *Stream) Close() error {
 	if s == nil || s.handle == 0 {
 		return nil

@@ -6,7 +6,7 @@ type TallyArgs struct {
 	IDs        Ptr   // i32 [Rows, Top]
 	Seen       Ptr   // i32 [Rows]: tokens that a row may attend to; rows with 0 are padding
 	Faults     Ptr   // one u32 of fault bits, or zero
-	IDStride   int64 // elements between rows; the following strides too
+	IDStride   int64 // elements between rows; the following strides are also in elements
 	SeenStride int64
 	Rows       int32
 	Top        int32

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// TensorMap is the 128-byte descriptor with which the copy engine addresses a tensor. It is passed by value inside an
-// argument struct, before the other fields, where it is 64-byte aligned.
+// TensorMap is the 128-byte descriptor with which the copy engine addresses a tensor. It is passed by value, at the
+// beginning of an argument struct, so that it is aligned to 64 bytes.
 type TensorMap [128]byte
 
 // MapType is the element type of a tensor map.
 type MapType uint32
 
-// The element types that the kernels use. FP8 values are bytes to the copy engine.
+// Element types that the kernels use. FP8 values are copied as bytes.
 const (
 	MapU8   MapType = 0
 	MapU16  MapType = 1
@@ -38,7 +38,7 @@ func (t MapType) bytes() uint64 {
 // Swizzle is the pattern in which the copy engine permutes 16-byte chunks of shared memory.
 type Swizzle uint32
 
-// The patterns, named by the span in bytes in which chunks are permuted.
+// Patterns, named by the number of bytes within which chunks are permuted.
 const (
 	SwizzleNone Swizzle = iota
 	Swizzle32
@@ -46,7 +46,8 @@ const (
 	Swizzle128
 )
 
-// MapSpec describes a tensor and the box that one copy moves. Dimensions go from the innermost outwards.
+// MapSpec describes a tensor and the box that one copy moves. Dimensions are listed from the innermost to the
+// outermost.
 type MapSpec struct {
 	Type    MapType
 	Base    Ptr      // multiple of 16
@@ -57,7 +58,7 @@ type MapSpec struct {
 	L2      uint32 // promotion of reads: 0 none, 1 64 B, 2 128 B, 3 256 B
 }
 
-// check reports mistakes for which the driver returns only "invalid value".
+// check returns errors for invalid fields, for which the driver returns only "invalid value".
 func (m *MapSpec) check() error {
 	rank := len(m.Dims)
 	if rank < 1 || rank > 5 || len(m.Box) != rank || len(m.Strides) != rank-1 {
@@ -88,8 +89,8 @@ func (m *MapSpec) check() error {
 	return nil
 }
 
-// plain returns the description of the tensor that portable kernels read instead of a copy engine descriptor: the
-// base, five dimensions in elements, five strides in bytes (src/sm80/map.cuh).
+// plain returns the description of the tensor that portable kernels use instead of a tensor map: the base, five
+// dimensions in elements, five strides in bytes (src/sm80/map.cuh).
 func (m *MapSpec) plain() (t TensorMap) {
 	const dims, strides = 8, 48
 	binary.LittleEndian.PutUint64(t[:], uint64(m.Base))
@@ -102,7 +103,7 @@ func (m *MapSpec) plain() (t TensorMap) {
 	return t
 }
 
-// mapFrame is the memory the encoder reads and writes.
+// mapFrame is the memory that cuTensorMapEncodeTiled reads and writes.
 type mapFrame struct {
 	out     [2 * 128]byte // twice the map's size, so that it can be aligned to 128
 	dims    [5]uint64
@@ -111,7 +112,7 @@ type mapFrame struct {
 	steps   [5]uint32
 }
 
-// encodeTensorMap builds a descriptor on the host. It is valid as long as the address of the tensor is.
+// encodeTensorMap builds a descriptor on the host. It is valid as long as the tensor's memory is allocated.
 func (d *Device) encodeTensorMap(m MapSpec) (TensorMap, error) {
 	if err := m.check(); err != nil {
 		return TensorMap{}, err

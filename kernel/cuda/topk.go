@@ -9,8 +9,8 @@ type TopKArgs struct {
 	Counts    Ptr // i32 [Rows]: entries that are not -1, or zero
 	PageTable Ptr // i32 [requests, TableStride], for TopKPaged
 	Offsets   Ptr // i32 [Rows], for TopKRagged
-	Kept      Ptr // f32; like Via, memory of TopKScratch entries for selecting long rows in parts; multiple of 16
-	// i32; Kept and Via are both zero if rows are not selected in parts.
+	Kept      Ptr // f32 [TopKScratch]: scratch for long rows that are selected in parts, as is Via; multiple of 16
+	// i32 [TopKScratch]; zero, like Kept, if rows are not selected in parts.
 	Via            Ptr
 	Stride         int64 // floats between rows of scores, a multiple of 4
 	TableStride    int64 // entries between rows of PageTable
@@ -29,7 +29,7 @@ type TopKArgs struct {
 // TopKTransform is the kind of value that is written for a selected position.
 type TopKTransform int32
 
-// The transforms.
+// Values of TopKTransform.
 const (
 	TopKPosition TopKTransform = iota // the position itself
 	TopKPaged                         // the physical slot, through the page table
@@ -108,7 +108,7 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	case int64(a.Rows) > sms && columns <= sweptLongColumns:
 		return k.sweep(s, "sparrow_topk_swept_long", 2, one)
 	case int64(a.Rows) > sms:
-		// Three small blocks on each SM, so that one block reads a row while others select from theirs.
+		// Three small blocks run on each SM, so that one block reads a row while other blocks select.
 		return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &one)
 	default:
 		return runPersistent(k, s, "sparrow_topk_t512", a.Rows, 1, &one)
@@ -118,15 +118,15 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 // shortScores is the maximum number of scores of a row in the kernel for many short rows.
 const shortScores = 8192
 
-// The maximum row lengths for the bitmaps of the kernels for many rows, wherever a row starts.
+// Maximum row lengths of the kernels for many rows, which are limited by their bitmaps, for any alignment of rows.
 const (
 	sweptColumns     = 24*2048 - 3
 	sweptLongColumns = 96*2048 - 3
 )
 
 // In the kernel for few rows, a cluster of up to spreadBlocks blocks selects from a row, and each block from
-// spreadScores of its scores. Two blocks fit on an SM. If there are more than spreadWaves blocks for each SM, the
-// kernel in which one block streams a row is faster.
+// spreadScores of its scores. Two blocks run on an SM. With more than spreadWaves blocks per SM, the kernel in which
+// one block reads a whole row is faster.
 const (
 	spreadBlocks = 8
 	spreadScores = 16384
@@ -168,8 +168,7 @@ func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error
 }
 
 // topKParts returns the number of parts of a row that are selected from separately, 1 for whole rows. It is the
-// smallest number for which a cluster can hold a part, because a second selection among the results of the parts
-// follows.
+// smallest number for which a part fits in a cluster. A second selection among the results of all parts follows.
 func topKParts(rows, columns, k, sms int64) int64 {
 	// The results of a part begin at a multiple of 16 bytes.
 	if rows == 0 || columns <= spreadBlocks*spreadScores || k%4 != 0 {
@@ -177,7 +176,8 @@ func topKParts(rows, columns, k, sms int64) int64 {
 	}
 	const part = (spreadBlocks*spreadScores - 3) &^ 63
 	parts := (columns + part - 1) / part
-	// If there are many more parts than clusters that run at one time, one launch that streams rows is faster.
+	// If there are many more parts than clusters that run at the same time, the kernel in which one block reads a whole
+	// row is faster.
 	if parts*k > spreadBlocks*spreadScores || rows*parts*spreadBlocks > 8*sms {
 		return 1
 	}
@@ -194,7 +194,7 @@ func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 	return int64(rows) * parts * int64(topK)
 }
 
-// selectInParts selects the best scores of every part of every row, and then the best of these.
+// selectInParts selects the best scores of every part of every row, and then the best of these results.
 func (k *Kernels) selectInParts(s *Stream, a *TopKArgs, parts, columns int64) error {
 	first, second := *a, *a
 	first.Out, first.Via, first.Counts, first.Transform = a.Via, 0, 0, int32(TopKPosition)

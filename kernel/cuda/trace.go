@@ -6,8 +6,8 @@ import (
 )
 
 // Trace measures the launches of a stream one by one, each between two events. The stream is blocked before the first
-// launch and released when the host first copies or waits, so that the device never waits for the host between
-// launches. Launches do not overlap while they are traced. One goroutine uses a Trace.
+// launch and released when the host first copies or waits, so that the device does not wait for the host between
+// launches. Traced launches do not overlap. Only one goroutine may use a Trace.
 type Trace struct {
 	Label int // label of the following launches
 
@@ -23,11 +23,11 @@ type Trace struct {
 type TraceEntry struct {
 	Kernel string
 	Label  int
-	Time   time.Duration // includes the device's own time between launches, about 1 us
+	Time   time.Duration // includes the device's time between launches, about 1 us
 }
 
-// maxHeld is the maximum number of launches in a blocked stream: the driver's queue has space for about a thousand
-// entries, and a launch with its event needs two.
+// maxHeld is the maximum number of launches in a blocked stream: the driver's queue has about a thousand entries, and a
+// launch with its event needs two.
 const maxHeld = 400
 
 // NewTrace starts to measure the launches of a stream.
@@ -46,7 +46,6 @@ func (s *Stream) NewTrace() (_ *Trace, err error) {
 	return t, nil
 }
 
-// event records the next event of the trace.
 func (t *Trace) event() error {
 	n := len(t.entries)
 	if n == len(t.events) {

@@ -5,7 +5,7 @@ const (
 	V4Dim        = 512
 	V4DataBytes  = 448 + 64*2
 	V4ScaleBytes = 8
-	// CombineWidth must divide the width of combined row lists.
+	// The width of combined row lists is a multiple of CombineWidth.
 	CombineWidth = 128
 )
 
@@ -20,7 +20,7 @@ func V4PageBytes(tokens int) int64 {
 type WriteV4Args struct {
 	Pool      PoolView // pages of PageTokens data rows, then PageTokens scale rows
 	Rotary    RotaryView
-	Rows      Ptr     // bf16 [Tokens, 512]; the last 64 are rotated here, pairs (2i, 2i+1)
+	Rows      Ptr     // bf16 [Tokens, 512]; the kernel rotates the last 64, pairs (2i, 2i+1)
 	Positions Ptr     // i32 [Tokens]: a token's own position, or the first position of a compressed entry's group
 	Slots     Ptr     // i32 [Tokens]; negative: do not write
 	Faults    Ptr     // one u32 of fault bits, or zero
@@ -33,8 +33,8 @@ type WriteV4Args struct {
 
 // CombineV4Args are the arguments of the index combiner.
 type CombineV4Args struct {
-	Window       Ptr // i32 [Tokens, WindowStride]
-	WindowLength Ptr // i32 [Tokens]
+	Window       Ptr // i32 [Tokens, WindowStride]: rows of window entries
+	WindowLength Ptr // i32 [Tokens]: number of valid entries of a row of Window
 	Extra        Ptr // i32 [Tokens, ExtraStride]; zero if ExtraWidth is 0
 	ExtraLength  Ptr // i32 [Tokens]; zero if ExtraWidth is 0
 	WindowBase   Ptr // i32 [Tokens]: added to window rows; a zero pointer adds nothing
@@ -95,7 +95,7 @@ func (k *Kernels) gatherV4Pages(s *Stream, a *GatherPagesArgs) error {
 	return runRows(k, s, &c, a.Count, longRows, a)
 }
 
-// gatheredV4 checks the arguments that both kinds of V4 gather share.
+// gatheredV4 checks the arguments that are common to V4 gathers by slots and by pages.
 func (c *checks) gatheredV4(pool PoolView, rows Ptr, rowBytes int64, count int32) {
 	c.pool(pool, V4DataBytes+V4ScaleBytes)
 	c.memory("rows", rows, 16)
@@ -103,8 +103,8 @@ func (c *checks) gatheredV4(pool PoolView, rows Ptr, rowBytes int64, count int32
 	c.count("count", count)
 }
 
-// CombineV4 concatenates the window and the compressed selection of a token into one list of rows of concatenated keys.
-// An entry below zero stays -1.
+// CombineV4 concatenates a token's window entries and its selected compressed entries to one list of rows. An entry
+// below zero stays -1.
 func (k *Kernels) CombineV4(s *Stream, a *CombineV4Args) error {
 	c := checks{kernel: "combine_v4"}
 	c.memory("window", a.Window, 4)

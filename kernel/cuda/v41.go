@@ -25,7 +25,7 @@ type ScoreV41Args struct {
 	Stride      int64
 	Rows        int32
 	Columns     int32 // columns of Scores
-	Skip        int32 // rows of up to this many columns are not scored
+	Skip        int32 // rows with at most this many columns are not scored
 	Tables      int32 // rows of the table
 	Pages       int32 // columns of the table
 	PageShift   int32 // set by ScoreV41
@@ -43,7 +43,7 @@ type BlockMaxArgs struct {
 	Rows      int32
 	Columns   int32 // columns of Scores
 	Size      int32 // keys of a block
-	Skip      int32 // rows of up to this many keys are not written
+	Skip      int32 // rows with at most this many keys are not written
 }
 
 // EngramArgs are the arguments of the kernel that adds values of n-gram tables to residual streams.
@@ -75,7 +75,7 @@ type ReadTableArgs struct {
 	IDStride  int64
 	OutStride int64
 	Rows      int32
-	Columns   int32 // rows of the table for each row
+	Columns   int32 // rows of the table that are gathered for each output row
 	Dim       int32 // multiple of 8
 	Type      int32 // bytes of a value: 1, 2 or 4
 }
@@ -94,8 +94,8 @@ type CollapseArgs struct {
 	Reserved     int32
 }
 
-// WriteV41 rotates and quantises one row per token and stores it in its page: a window row of 528 bytes, or an entry of
-// 288 bytes. If Norm is given, it normalises the row first.
+// WriteV41 rotates and quantises one row per token and stores it in its page: a window row of 528 bytes, or a
+// compressed entry of 288 bytes. If Norm is given, it normalises the row first.
 func (k *Kernels) WriteV41(s *Stream, kind layout.Kind, a *WriteV4Args) error {
 	c, rowBytes := checks{kernel: "write_v41_entry"}, int64(layout.V41EntryBytes)
 	if kind == layout.V41Window528 {
@@ -172,7 +172,7 @@ func (k *Kernels) BlockMax(s *Stream, a *BlockMaxArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: rowBlocks(blocks, portableThreads)}, a)
 }
 
-// Engram adds the gated value of every row to its streams.
+// Engram adds the value of the n-gram tables, multiplied by a gate, to every residual stream.
 func (k *Kernels) Engram(s *Stream, a *EngramArgs) error {
 	c := checks{kernel: "engram"}
 	c.streams(a.Streams, a.Hidden)
@@ -194,7 +194,7 @@ func (k *Kernels) Engram(s *Stream, a *EngramArgs) error {
 // ReadTable gathers rows of a table in host memory.
 func (k *Kernels) ReadTable(s *Stream, a *ReadTableArgs) error {
 	c := checks{kernel: "read_table"}
-	align := 8 // eight codes are read at a time
+	align := 8 // eight codes (8 bytes) are read at a time
 	switch a.Type {
 	case 1:
 		c.memory("scales", a.Scales, 1)
@@ -219,7 +219,7 @@ func (k *Kernels) ReadTable(s *Stream, a *ReadTableArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
 
-// Collapse adds up residual streams with given weights.
+// Collapse computes the sum of residual streams with given weights.
 func (k *Kernels) Collapse(s *Stream, a *CollapseArgs) error {
 	c := checks{kernel: "collapse"}
 	c.streams(a.Streams, a.Hidden)
@@ -275,7 +275,7 @@ func (r *Reachable) Ptr() Ptr {
 	return Ptr(uintptr(unsafe.Pointer(&r.bytes[0])))
 }
 
-// Free ends the kernels' access. The memory still belongs to the caller.
+// Free ends the kernels' access. The memory itself is not freed.
 func (r *Reachable) Free() error {
 	switch {
 	case r == nil:

@@ -5,8 +5,8 @@ type PoolView struct {
 	Base       Ptr   // first byte of page 0, multiple of 16
 	PageBytes  int64 // bytes between pages, multiple of 16
 	PageTokens int32 // rows per page
-	// Rows of the pool. A slot at or beyond this number raises FaultSlot and is not accessed; a negative slot means
-	// no row.
+	// Slots is the number of rows of the pool. A slot at or beyond this number sets FaultSlot and is not accessed; a
+	// negative slot means no row.
 	Slots int32
 }
 
@@ -32,7 +32,7 @@ type PageTableView struct {
 	Requests    int32
 }
 
-// Bits of the fault word. Kernels set them instead of accessing memory out of range.
+// Bits of the fault word. Kernels set a bit instead of accessing memory out of range.
 const (
 	FaultSlot     = 1  // a slot at or beyond the pool
 	faultPosition = 2  // a position outside the rotary table
@@ -42,13 +42,13 @@ const (
 	FaultHost     = 32 // workers on the host that failed or did not answer
 )
 
-// checks keeps the first mistake in a launcher's arguments. It allocates only if there is a mistake.
+// checks keeps the first error in a launcher's arguments. Without an error it allocates nothing.
 type checks struct {
 	kernel string
 	err    error
 }
 
-// fail records a mistake; only the first is kept.
+// fail records an error; only the first one is kept.
 func (c *checks) fail(format string, a ...any) {
 	if c.err == nil {
 		c.err = argumentError("%s: "+format, append([]any{c.kernel}, a...)...)
@@ -65,14 +65,13 @@ func (c *checks) memory(name string, p Ptr, align int) {
 	}
 }
 
-// multiple checks that v, usually a stride, is a multiple of `of` and at least least.
+// multiple checks that v, usually a stride, is a multiple of `of`, and at least the value of least.
 func (c *checks) multiple(name string, v, of, least int64) {
 	if v < least || v%of != 0 {
 		c.fail("%s %d must be a multiple of %d and at least %d", name, v, of, least)
 	}
 }
 
-// count checks a number of rows.
 func (c *checks) count(name string, v int32) {
 	if v < 0 {
 		c.fail("%s %d is negative", name, v)
@@ -94,7 +93,6 @@ func (c *checks) pool(p PoolView, rowBytes int64) {
 	c.multiple("page bytes", p.PageBytes, 16, int64(p.PageTokens)*rowBytes)
 }
 
-// rotary checks a rotary table.
 func (c *checks) rotary(r RotaryView) {
 	c.memory("rotary table", r.Table, 16)
 	c.positive("rotary rows", r.Rows)

@@ -6,20 +6,19 @@ type DrawArgs struct {
 	Stride  int64 // elements between rows, even
 	Rows    int64
 	Columns int64 // even
-	// First is the index of the first value, and FromStride the distance between rows in values, both even. With them a
-	// part of a matrix gets the values that it has in the whole matrix.
+	// First is the index of the first value and FromStride the number of values between rows, both even. They are set
+	// so that a part of a matrix gets the same values as in the whole matrix.
 	First, FromStride int64
 	Seed              uint64
 	Mean              float32
-	// Step is the value of one unit of the sum of four random bytes; the sum has mean 510 and a standard deviation of
-	// 147.8.
+	// Step is the factor of the sum of four random bytes, which has mean 510 and standard deviation 147.8.
 	Step     float32
 	Type     ElementType // f32, bf16 or e4m3
 	Reserved int32
 }
 
-// DrawValues fills memory with random values that are close to a normal distribution. They depend only on the seed
-// and on their position in the matrix.
+// DrawValues fills memory with random values that are close to a normal distribution. A value depends only on the seed
+// and on its position in the matrix.
 func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
 	c := checks{kernel: "draw_values"}
 	if a.Type == ElementF16 || a.Type < ElementF32 || a.Type > ElementE4M3 {
@@ -38,7 +37,7 @@ func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32((words + portableThreads - 1) / portableThreads)}, a)
 }
 
-// WidenArgs are the arguments of the kernel that turns a stored matrix into bf16.
+// WidenArgs are the arguments of the kernel that converts a stored matrix to bf16.
 type WidenArgs struct {
 	From         Ptr   // [Rows, Columns] of Type, without gaps between rows
 	Scales       Ptr   // f32 [ceil(Rows/BlockRows), ScaleStride]; zero: no scales

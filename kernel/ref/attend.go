@@ -67,7 +67,7 @@ func inner(x, y []float32) (sum float64) {
 	return sum
 }
 
-// addScaled adds p times a row to sums.
+// addScaled adds p times each element of a row to sums.
 func addScaled(sums []float64, p float64, row []float32) {
 	for c := range sums {
 		sums[c] += p * float64(row[c])

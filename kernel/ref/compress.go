@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// Compress turns groups of tokens into entries, channel by channel.
+// Compress computes entries from groups of tokens, channel by channel.
 func (*Device) Compress(a kernel.CompressArgs) error {
 	if err := onlyF32("compress", a.Out); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (*Device) Compress(a kernel.CompressArgs) error {
 // slot is the half of a raw row that one slot of an entry reads, and the APE values that are added to its gates.
 type slot struct{ values, gates, ape []float32 }
 
-// readSlots returns the slots of an entry whose source is not absent.
+// readSlots returns the slots of entry e, without those whose source is absent.
 func readSlots(a *kernel.CompressArgs, e int) ([]slot, error) {
 	var out []slot
 	dim := a.Out.Cols

@@ -103,8 +103,8 @@ func (d *Device) Project(a kernel.ProjectArgs) error {
 	return nil
 }
 
-// dots computes the inner products of w with several rows. It computes four sums at a time, which do not wait for each
-// other.
+// dots computes the inner products of w with several rows. It computes four independent sums at a time, to use the
+// CPU's pipelines.
 func dots(sums, w []float64, x [][]float32) {
 	n := len(x) &^ 3
 	for t := 0; t < n; t += 4 {
@@ -131,7 +131,7 @@ func dot(w []float64, x []float32) float64 {
 	return sum
 }
 
-// Take picks rows.
+// Take copies chosen rows.
 func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
 // Gate computes silu(Gate) * Up, with the clamps of GateArgs.
@@ -161,7 +161,7 @@ func (*Device) Sample(a kernel.SampleArgs) error { return new(host.Sampler).Samp
 // Accept compares drafts with the target's choices.
 func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
 
-// Candidates sorts whole rows of logits.
+// Candidates sorts the logits of every row and returns the largest.
 func (*Device) Candidates(a kernel.CandidateArgs) error {
 	for r := range a.Logits.Rows {
 		row := slices.Clone(host.RowF32(a.Logits, r))
@@ -177,7 +177,7 @@ func (*Device) Candidates(a kernel.CandidateArgs) error {
 			sum += math.Exp(float64(v) - best)
 		}
 		if math.IsInf(best, 0) {
-			sum = 1 // the logarithm of the sum is best; subtracting an infinite best would give NaN
+			sum = 1 // log of the sum is then best itself; subtracting an infinite best would give NaN
 		}
 		for i := range a.Values.Cols {
 			host.RowF32(a.Values, r)[i], host.RowI32(a.IDs, r)[i] = row[ids[i]], ids[i]

@@ -79,7 +79,7 @@ func (*Device) FlatAttend(a kernel.FlatArgs) error {
 	return nil
 }
 
-// sinkArgs holds the arguments that DualArgs and FlatArgs have in common.
+// sinkArgs holds the arguments that are common to DualArgs and FlatArgs.
 type sinkArgs struct {
 	out, lse, q, sinks kernel.Tensor
 	heads              int

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// HyperPre computes the mixture of the streams that one site reads.
+// HyperPre computes the input of a sublayer from the streams, and the coefficients of its output.
 func (*Device) HyperPre(a kernel.HyperPreArgs) error {
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (*Device) HyperPre(a kernel.HyperPreArgs) error {
 	return nil
 }
 
-// HyperSum collapses streams with given coefficients.
+// HyperSum computes the sum of the streams with given coefficients.
 func (*Device) HyperSum(a kernel.HyperSumArgs) error {
 	if err := onlyF32("hyper sum", a.Out, a.X); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (*Device) HyperSum(a kernel.HyperSumArgs) error {
 	return nil
 }
 
-// mixes writes to m a row of the product with the site's matrix, divided by the root mean square of all streams.
+// mixes writes to m a row of the product with the sublayer's matrix, divided by the root mean square of all streams.
 func mixes(m []float64, product, x []float32, eps float32) {
 	var sum float64
 	for _, v := range x {
@@ -64,7 +64,7 @@ func mixes(m []float64, product, x []float32, eps float32) {
 
 func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
 
-// mixture writes the weighted sum of the streams of x to out.
+// mixture writes the sum of the streams of x, weighted by pre, to out.
 func mixture(out, x []float32, pre []float64) {
 	for c := range out {
 		var sum float64
@@ -91,7 +91,8 @@ func sinkhorn(a []float64, n, rounds int, eps float64) {
 	}
 }
 
-// divide divides each line of n elements by its sum + eps. Element j of line i is a[i*across+j*along].
+// divide divides each of n rows (or columns) by the sum of its n elements + eps. Element j of row i is
+// a[i*across+j*along].
 func divide(a []float64, n, across, along int, eps float64) {
 	for i := range n {
 		sum := eps
@@ -104,7 +105,7 @@ func divide(a []float64, n, across, along int, eps float64) {
 	}
 }
 
-// HyperPost writes a sublayer's output into the streams.
+// HyperPost adds a sublayer's output to the streams.
 func (*Device) HyperPost(a kernel.HyperPostArgs) error {
 	if err := onlyF32("hyper post", a.X, a.Sub); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (*Device) HyperPost(a kernel.HyperPostArgs) error {
 	return nil
 }
 
-// HyperHead collapses the streams.
+// HyperHead computes one row per token from the streams after the last layer.
 func (*Device) HyperHead(a kernel.HyperHeadArgs) error {
 	if err := onlyF32("hyper head", a.Out, a.X); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQuery rotates and quantises indexer queries and folds their scales into the weights.
+// IndexQuery rotates and quantises indexer queries, and multiplies the weights by their scales.
 func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := onlyF32("index query", a.Q); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	return nil
 }
 
-// Scores computes index scores over pages or over a gathered page.
+// Scores computes index scores over paged or gathered keys.
 func (*Device) Scores(a kernel.ScoreArgs) error {
 	index, err := layout.IndexOf(a.Keys.Layout)
 	if err != nil {

@@ -253,8 +253,8 @@ func (d *deltaHead) chunk(rows []int32) {
 		}
 		return v
 	}
-	// Forward substitution: news[i] is the value that the delta rule writes for row i, without the part that comes from
-	// earlier rows.
+	// Forward substitution: news[i] is the value that the delta rule adds to the state for row i: the row's own value
+	// minus what the state already has for its key.
 	news := make([][dim]float64, n)
 	outs := make([][dim]float64, n)
 	for i := range rows {
@@ -313,7 +313,7 @@ func (*Device) GatedNorm(a kernel.GatedNormArgs) error {
 	return nil
 }
 
-// MeanStreams collapses residual streams to their mean.
+// MeanStreams computes the mean of the residual streams.
 func (*Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	if err := onlyF32("mean of streams", a.Out, a.X); err != nil {
 		return err

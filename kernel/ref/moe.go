@@ -16,7 +16,7 @@ func (*Device) Route(a kernel.RouteArgs) error {
 	for t := range a.Logits.Rows {
 		logits := host.RowF32(a.Logits, t)
 		for e, l := range logits {
-			// Scores are rounded to float32, as in every implementation, so that ties are ties of float32 values.
+			// Scores are rounded to float32, as in every implementation, so that ties are the same everywhere.
 			scores[e] = float64(float32(1 / (1 + math.Exp(-float64(l)))))
 			biased[e] = float64(float32(scores[e]) + bias[e])
 		}
@@ -40,7 +40,7 @@ func (*Device) Route(a kernel.RouteArgs) error {
 	return nil
 }
 
-// dropGroups sets the experts of all groups, except the keep best groups, to minus infinity. A group's score is the sum
+// dropGroups sets the scores of experts to minus infinity in all but the keep best groups. A group's score is the sum
 // of its two best experts.
 func dropGroups(biased []float64, groups, keep int) {
 	if keep == groups {
@@ -86,7 +86,7 @@ func argmax(v []float64) int {
 	return best
 }
 
-// Experts runs the chosen experts row by row.
+// Experts computes the chosen experts of each row.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := onlyF32("experts", a.Out, a.X); err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Package ref defines the correct result of every operation, in plain Go with float64 sums, written to be read. Inputs
-// and results are tensors in host memory; results are rounded once to float32. It has no fast paths and is chosen only
-// by name.
+// Package ref defines the correct result of every operation, in simple Go code with float64 sums. Inputs and results
+// are tensors in host memory; results are rounded once to float32. It has no optimisations and is used only if the user
+// names it.
 package ref
 
 import (
@@ -14,11 +14,11 @@ import (
 // Device is the reference implementation. It keeps no state.
 type Device struct {
 	host.Memory
-	// Rounded makes matrix products round where a GPU's products round (round.go). If activations are also rounded to
-	// bf16 between operations, the results equal those of a GPU except for the order of its sums.
+	// Rounded rounds values in matrix products as a GPU does (round.go). If activations are also rounded to bf16
+	// between operations, the results equal those of a GPU except for the order of its sums.
 	Rounded bool
-	// Moved changes every sum of a product slightly, as another order of its terms would (round.go). The change of the
-	// results shows how much they depend on rounding.
+	// Moved changes every sum of a matrix product by about the rounding error of another order of terms (round.go), to
+	// measure how much results depend on rounding.
 	Moved bool
 }
 
@@ -47,7 +47,7 @@ func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 // Activation is float32.
 func (*Device) Activation() kernel.DType { return kernel.F32 }
 
-// Hardware returns a CPU.
+// Hardware returns the description of a CPU.
 func (*Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
 
 // Close does nothing, because the device owns no resources.

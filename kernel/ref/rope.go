@@ -36,7 +36,7 @@ func (*Device) Rotate(a kernel.RotateArgs) error {
 	return nil
 }
 
-// rotate rotates each pair (x, y) of v by its angle, in place: x cos - y sin, x sin + y cos. The inverse rotates by
+// rotate rotates each pair (x, y) of v by its angle, in place: x cos - y sin, x sin + y cos. With inverse it rotates by
 // the negative angle.
 func rotate(v, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(v) / 2

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// The places where products of a GPU round, in addition to the activations, which are bf16:
+// In addition to activations, which are bf16, matrix products of a GPU round these values:
 //
 //   - Weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16. Experts of
 //     e2m1 that fold (kernel.ExpertWeights.Fold), and e2m1 matrices that fold (kernel.Weight.Folds), count as such
@@ -23,10 +23,11 @@ import (
 //   - Attention weights are rounded to bf16 before they multiply values, in dense attention and over bf16 rows (weigh).
 //     Over FP8 rows a GPU rounds them to half precision, which the reference does not do.
 
-// blockSide is the number of columns of a row that are quantised with one scale, and the side of weight blocks.
+// blockSide is the number of columns of a row that have one scale, and the number of rows and columns of a weight
+// block.
 const blockSide = 128
 
-// met returns the row x as a GPU rounds it before it multiplies it by a weight.
+// met returns row x as a GPU rounds it before the multiplication by w.
 func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 	if !d.Rounded || !quantised(w) {
 		return x
@@ -46,7 +47,7 @@ func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 
 // stored rounds a row of a weight to the values that a GPU stores.
 func (d *Device) stored(row []float64, w *host.Matrix) {
-	// NVFP4 values that multiply rows are exact in bf16, and the factor is applied to the sums.
+	// NVFP4 values are exact in bf16, and the factor multiplies the sums.
 	if !d.Rounded || quantised(w) || w.Factor != 0 && w.Role() != kernel.Latent {
 		return
 	}
@@ -55,7 +56,7 @@ func (d *Device) stored(row []float64, w *host.Matrix) {
 	}
 }
 
-// between returns a row between the products of an expert as a GPU rounds it.
+// between returns the input row of an expert's second product as a GPU rounds it.
 func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 	if !d.Rounded || quantised(w) {
 		return d.met(x, w)
@@ -67,8 +68,8 @@ func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 	return out
 }
 
-// Mean relative difference between sums of a GPU and exact sums, measured for products on an H200. Products of e4m3
-// codes keep 13 bits after the leading bit between two promotions to float32.
+// Mean relative difference between sums of a GPU and exact sums, measured for products on an H200. Sums of e4m3
+// products have 13 bits after the leading bit, until they are added to float32 sums.
 const (
 	movedE4M3 = 1.0 / (1 << 13)
 	movedSum  = 1.0 / (1 << 17)
@@ -129,7 +130,7 @@ func (d *Device) weigh(scores []float64, t tiles) (largest, sum float64) {
 	return largest, sum * math.Exp(base/math.Log2E-largest)
 }
 
-// term rounds a product that is added to other rows, with Rounded.
+// term rounds v to bf16 if Rounded is set: v is a product that is added to other rows.
 func (d *Device) term(v float32) float32 {
 	if d.Rounded {
 		return num.RoundBF16(v)
@@ -137,7 +138,7 @@ func (d *Device) term(v float32) float32 {
 	return v
 }
 
-// kept rounds a row after its norm and before it is encoded, with Rounded.
+// kept rounds a normalised row to bf16 if Rounded is set, before the row is encoded.
 func (d *Device) kept(row []float32) {
 	if d.Rounded {
 		for i, v := range row {
@@ -146,7 +147,7 @@ func (d *Device) kept(row []float32) {
 	}
 }
 
-// result rounds the result of an expert, with Rounded.
+// result rounds the result of an expert to bf16 if Rounded is set.
 func (d *Device) result(v float64) float64 {
 	if d.Rounded {
 		return float64(num.RoundBF16(float32(v)))

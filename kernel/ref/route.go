@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// rootScore returns sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p is accurate for z
-// far below zero, where log is not and where hash layers still need a positive sum.
+// rootScore returns sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p is accurate also
+// for z far below zero, where log(1+x) would return 0: the sum of scores, a divisor, must be positive.
 func rootScore(z float32) float64 {
 	v := float64(z)
 	return float64(float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))))))

@@ -49,7 +49,7 @@ func (*Device) ReadTable(a kernel.TableArgs) error {
 	return nil
 }
 
-// AddEngram adds the gated value to every stream.
+// AddEngram adds the value of the n-gram tables, multiplied by a gate, to every residual stream.
 func (*Device) AddEngram(a kernel.EngramArgs) error {
 	if err := onlyF32("engram", a.X, a.KV); err != nil {
 		return err

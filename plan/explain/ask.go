@@ -7,12 +7,12 @@ import (
 	"sparrow/plan/public"
 )
 
-// Ask has all inputs of a decision. Batch is nil if only the configuration is requested.
+// Ask holds all inputs of a decision that explain prints. Batch is nil if only the configuration is requested.
 type Ask struct {
 	Model    plan.Model
 	Hardware plan.Hardware
 	Policy   plan.Policy
-	// Public is a question about other engines, instead of Policy.
+	// Public holds the settings of another engine; if set, Policy is not used.
 	Public *public.Policy
 	Batch  *plan.Batch
 	Question

@@ -1,6 +1,5 @@
 // Package explain prints a decision: configuration, plan, reasons and rejected kernels, as a table for people or as
-// JSON for scripts. Its input is a resolved configuration and, when a batch is given, a plan; its output is text. It
-// decides nothing.
+// JSON for scripts. Its input is a resolved configuration and, if there is a batch, a plan; its output is text.
 package explain
 
 import (
@@ -17,7 +16,7 @@ import (
 
 // Answer is one explained decision. Plan is nil if only the configuration was requested.
 type Answer struct {
-	// Config is the resolved configuration; for this project's planner, only the fields that both planners have.
+	// Config is the resolved configuration; for the catalogue sparrow, only the embedded plan.Config is set.
 	Config  public.Config `json:"config"`
 	Notices []plan.Notice `json:"notices,omitempty"`
 	Batch   *plan.Batch   `json:"batch,omitempty"`
@@ -25,7 +24,7 @@ type Answer struct {
 	// Arrays lists the inputs of other engines' kernels, one list for each segment; only for plans of the public
 	// catalogue.
 	Arrays [][]public.Array `json:"arrays,omitempty"`
-	// Lengths has the per-row lengths of each segment that is small enough to print.
+	// Lengths holds the numbers of keys per row, for each segment with at most mostRows rows.
 	Lengths []Lengths `json:"lengths,omitempty"`
 	// Layer is the indexer path of one layer in each segment, if a layer was requested.
 	Layer *LayerAnswer `json:"layer,omitempty"`
@@ -43,7 +42,7 @@ type Question struct {
 	Carried bool // whether a shared layer receives the indices of an earlier layer
 }
 
-// Explain plans a batch; without one (b is nil) it explains only the configuration.
+// Explain plans a batch and returns all that is printed about it; if b is nil, only about the configuration.
 func Explain(cfg public.Config, notices []plan.Notice, b *plan.Batch, q Question) (*Answer, error) {
 	a := &Answer{Config: cfg, Notices: notices, Batch: b}
 	if b == nil {
@@ -133,7 +132,7 @@ func inputs(w io.Writer, p *plan.Plan) error {
 	return t.Flush()
 }
 
-// dense returns up to how many keys the dense form runs, or that it does not, and why.
+// dense returns the text on for the dense form with its maximum number of keys, or off with the reason.
 func dense(c *plan.Config, on, off string) string {
 	if c.DenseOK {
 		return fmt.Sprintf(on, c.T)

@@ -5,8 +5,8 @@ import (
 	"sparrow/plan/public"
 )
 
-// Lengths has the numbers of keys of each row of one segment: the first three arrays for a plan that runs here, the
-// others, by their names in other engines, for a plan of the public catalogue.
+// Lengths holds the numbers of keys of each row of one segment. The first three arrays are set for plans of the
+// catalogue sparrow, the others for plans of the public catalogue, by their names in other engines.
 type Lengths struct {
 	Segment int `json:"segment"`
 
@@ -22,15 +22,15 @@ type Lengths struct {
 	Ctx2D    []int32 `json:"ctx_lens_2d,omitempty"`
 }
 
-// mostRows bounds the segments whose lengths are printed.
+// mostRows is the maximum number of rows of a segment whose lengths are printed.
 const mostRows = 64
 
-// fillLengths adds the lengths of every segment that is small enough to print.
+// fillLengths adds the lengths of every segment with at most mostRows rows.
 func (a *Answer) fillLengths() error {
 	for i := range a.Plan.Segments {
 		s := &a.Plan.Segments[i]
 		if s.KernelRows == 0 || s.KernelRows > mostRows || s.KernelRows < s.Rows {
-			continue // also if context parallelism leaves a rank a share of the rows: the plan names no rank
+			continue // segments divided by context parallelism are skipped too: the plan does not state the rank
 		}
 		l := Lengths{Segment: i}
 		if a.Arrays == nil {
@@ -62,7 +62,7 @@ func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, p *plan.Plan, s *plan.Se
 	}
 }
 
-// public fills the arrays of other engines among those the segment needs.
+// public fills those arrays of a segment whose values depend only on lengths.
 func (l *Lengths) public(f public.Filler, arrays []public.Array) error {
 	for _, a := range arrays {
 		var to *[]int32

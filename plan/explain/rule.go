@@ -62,10 +62,10 @@ func Title(rule string) string {
 	return ""
 }
 
-// Reason returns a reason as people read it: the text, then the title of the rule and its number.
+// Reason returns the printed form of a reason: its text, then the title and number of its rule.
 func Reason(r plan.Reason) string { return cite(r.Text, r.Rule) }
 
-// Notice returns a notice as people read it, without its level: the text, then the title of the rule and its number.
+// Notice returns the printed form of a notice without its level: its text, then the title and number of its rule.
 func Notice(n plan.Notice) string { return cite(n.Text, n.Rule) }
 
 func cite(text, rule string) string {

@@ -39,8 +39,8 @@ func (l *arrayList) lengths() {
 	l.add(SeqlensExpanded, l.rows)
 }
 
-// tables adds page tables: verify and draft repeat a request's table for each of its rows if rows are separate
-// entries.
+// tables adds page tables. In verify and draft batches whose rows are separate entries, the table of a request is
+// repeated for each of its rows.
 func (l *arrayList) tables() {
 	s, cfg := l.s, l.cfg
 	entries := l.requests
@@ -61,9 +61,9 @@ func (l *arrayList) tables() {
 	}
 }
 
-// wide reports whether the table with one slot per position is needed: for legacy transforms and for gathers, except
-// in a decode in which every selection reads the compact table (dispatch 14.6). Verify and draft rows count as
-// speculation even if none was configured.
+// wide reports whether the table with one slot per position (page_table_1) is needed: for legacy transforms and
+// gathers, but not for a decode whose selections all read the table of pages (dispatch 14.6). Verify and draft rows
+// count as speculation even if none was configured.
 func (l *arrayList) wide() bool {
 	cfg, s := l.cfg, l.s
 	if s.NextN == 0 {
@@ -102,7 +102,7 @@ func (l *arrayList) indexer() {
 	}
 }
 
-// schedule adds the lengths of paged scores and the schedule made from them, which only CUDA has.
+// schedule adds the lengths for paged scores and, on CUDA, the schedule made from them.
 func (l *arrayList) schedule(entries, rows int) {
 	if l.cfg.Hardware.Arch.CUDA() {
 		l.add(CtxLens2D, entries, rows)

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// Build plans one batch. These engines use one form for a whole batch, which the longest request decides. It is pure.
+// Build plans one batch. All rows have the same form, which depends on the longest request. Build is pure.
 func Build(cfg Config, b plan.Batch) (*plan.Plan, error) {
 	if b.Mode == plan.ModeMixed && !cfg.MixedAllowed && len(b.Requests) > 0 {
 		return nil, &plan.Error{Code: plan.E20, Asked: "a mixed batch while speculation is on",
@@ -39,7 +39,7 @@ func capturedPages(cfg *Config) int {
 	return (tokens + cfg.Page - 1) / cfg.Page
 }
 
-// builder carries one call of Build.
+// builder holds the state of one call of Build.
 type builder struct {
 	*plan.Builder
 	cfg *Config
@@ -80,8 +80,8 @@ func (w *builder) segment() (*plan.Segment, error) {
 	return s, nil
 }
 
-// dealt reports whether context parallelism deals the rows to ranks: interleave
-// needs a token per rank, zigzag one long request.
+// dealt reports whether context parallelism distributes the rows to ranks: interleave needs at least one token per
+// rank, zigzag one long request.
 func (w *builder) dealt(s *plan.Segment) bool {
 	if w.b.Mode != plan.ModeExtend && w.b.Mode != plan.ModeMixed {
 		return false
@@ -91,7 +91,7 @@ func (w *builder) dealt(s *plan.Segment) bool {
 		cp.Kind == CPZigzag && len(s.Spans) == 1 && s.Rows >= 2*cp.Size
 }
 
-// batchFacts are the lengths that the uniform rules use.
+// batchFacts holds the lengths of a batch that decide its form and indexer path.
 type batchFacts struct {
 	nextN   int // rows per request of a decode-like batch, 0 for prompts
 	rows    int
@@ -157,7 +157,7 @@ func (w *builder) form(s *plan.Segment, f batchFacts) {
 	}
 }
 
-// againstDense lists the conditions of section 5 that fail.
+// againstDense lists the conditions for the dense form (dispatch 5) that are not met.
 func (w *builder) againstDense(f batchFacts) []string {
 	cfg := w.cfg
 	list := slices.Clone(cfg.DenseAgainst)
@@ -196,8 +196,8 @@ func (w *builder) dense(s *plan.Segment, f batchFacts) {
 		Reason: "fits, but the batch is short enough for the dense form"}}
 }
 
-// prefill resolves flashmla_auto for this batch (dispatch 8). The choice belongs to the plan; the configured kernel
-// does not change.
+// prefill resolves flashmla_auto for this batch (dispatch 8). The result is stored in the plan, not in the
+// configuration.
 func (w *builder) prefill(s *plan.Segment, f batchFacts) plan.Kernel {
 	cfg := w.cfg
 	if cfg.SparsePrefill == plan.SparsePrefillAuto {
@@ -221,7 +221,7 @@ func (w *builder) prefill(s *plan.Segment, f batchFacts) plan.Kernel {
 	return kernel
 }
 
-// bySize uses the paged kernel for V4 prompts that fit one paged launch (dispatch 13).
+// bySize returns the kernel for V4 prompts: the paged kernel if they fit in one paged launch (dispatch 13).
 func (w *builder) bySize(s *plan.Segment, f batchFacts) plan.Kernel {
 	kernel, most := w.cfg.Decode, w.cfg.Hardware.PagedRowLimit()
 	why := fmt.Sprintf("%d rows fit a paged launch, which holds %d", f.rows, most)
@@ -233,8 +233,8 @@ func (w *builder) bySize(s *plan.Segment, f batchFacts) plan.Kernel {
 	return kernel
 }
 
-// schedule sets the kernel that plans the paged scores of V4. It is set with the batch, even if scores turn out to be
-// contiguous. The number of lengths is compared with the row limit of a paged launch, if there is such a launch.
+// schedule sets the kernel that plans the paged scores of V4. It is set for every batch, also if its scores are
+// contiguous. The number of rows is compared with the row limit of a paged launch, if there is such a launch.
 func (w *builder) schedule(s *plan.Segment, f batchFacts) {
 	cfg := w.cfg
 	if !cfg.Model.V4() || !cfg.Hardware.Arch.CUDA() || !s.Indexer.Kind.Scores() {
@@ -278,7 +278,7 @@ func (w *builder) indexer(s *plan.Segment, f batchFacts) {
 	w.schedule(s, f)
 }
 
-// contiguousRows is the length of a prompt from which on V4 scores do not use the paged kernel.
+// contiguousRows is the minimum length of V4 prompts, in rows, whose scores do not use the paged kernel.
 const contiguousRows = 8192
 
 func (w *builder) contiguous(f batchFacts) bool {
@@ -306,9 +306,9 @@ func (w *builder) pagedIndexer(s *plan.Segment, short bool) plan.Reason {
 	}
 }
 
-// decodeIndexer returns the indexer path of decode batches. An eager decode may skip scores by length if that was
-// validated. A captured decode never decides by length; but on AMD two graphs are captured per size, and the host
-// chooses one.
+// decodeIndexer returns the indexer path of decode batches. A decode without a graph may skip scores of short requests
+// if that was validated (DecodeSkip). A captured decode does not depend on lengths; on AMD two graphs are captured per
+// size, and the host chooses one.
 func (w *builder) decodeIndexer(s *plan.Segment, short bool) plan.Reason {
 	cfg, b := w.cfg, w.b
 	amd := cfg.Hardware.Arch.AMD()
@@ -327,8 +327,8 @@ func (w *builder) decodeIndexer(s *plan.Segment, short bool) plan.Reason {
 	return plan.ReasonPagedSplit
 }
 
-// fuse sets whether selection and transform run as one kernel: they do unless data that outlives the batch needs the
-// selected positions.
+// fuse sets whether selection and transform run as one kernel. They do unless the selected positions are needed after
+// the batch.
 func (w *builder) fuse(s *plan.Segment) {
 	cfg, b := w.cfg, w.b
 	if !s.NeedIndices || s.Form == plan.FormDenseMHA || !cfg.Fused {
@@ -338,7 +338,7 @@ func (w *builder) fuse(s *plan.Segment) {
 	s.FusedTopK = !(cfg.HiSparse && b.Mode.DecodeLike()) && !seeding
 }
 
-// auto returns the kernel of prompts if no batch can change it: the configured kernel, or the paged kernel that
+// auto returns the prefill kernel if it does not depend on the batch: the configured kernel, or the paged kernel that
 // flashmla_auto stands for.
 func auto(cfg *Config) plan.Kernel {
 	switch {

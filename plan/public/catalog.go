@@ -6,7 +6,7 @@ import (
 	"sparrow/plan"
 )
 
-// catalogue models the kernels of other engines by dispatch section 4.
+// catalogue describes the kernels of other engines (dispatch section 4).
 var catalogue = plan.Catalogue{
 	Name:    plan.CatalogPublic,
 	Aliases: map[string]plan.Kernel{"auto": plan.FlashMLAAuto},
@@ -118,8 +118,8 @@ func gridRows(axis string) func(*plan.Hardware, int) (int, string) {
 	return func(*plan.Hardware, int) (int, string) { return 65535, why }
 }
 
-// flashSparseHeads pads heads to 64 or 128, the only numbers that the kernel supports. SM100 builds have the 64-head
-// variant only if the hardware description contains it.
+// flashSparseHeads pads heads to 64 or 128, the only numbers that the kernel supports. On SM100, the variant for 64
+// heads exists only if Hardware.Heads64 is set.
 func flashSparseHeads(hw *plan.Hardware, heads int) (int, int, string) {
 	if heads <= 128 && hw.Arch.SM100Family() && !hw.Heads64 {
 		return 128, 1, ""
@@ -134,7 +134,7 @@ func flashSparseTopK(hw *plan.Hardware, k int) string {
 	return plan.MultipleOf(k, 64)
 }
 
-// q8Heads refuses head counts that do not divide 64 and are not a multiple of 64.
+// q8Heads pads heads to 64, or returns an error text for a number that neither divides 64 nor is a multiple of 64.
 func q8Heads(_ *plan.Hardware, heads int) (int, int, string) {
 	switch {
 	case heads > 0 && 64%heads == 0:
@@ -147,7 +147,7 @@ func q8Heads(_ *plan.Hardware, heads int) (int, int, string) {
 	return 0, 0, fmt.Sprintf("%d heads per rank do not divide 64 and are not a multiple of it", heads)
 }
 
-// aiterHeads repeats heads if there are fewer than 16; 16 or more must be a multiple of 16.
+// aiterHeads repeats heads if there are fewer than 16; a larger number must be a multiple of 16.
 func aiterHeads(_ *plan.Hardware, heads int) (int, int, string) {
 	switch {
 	case heads > 128:
@@ -164,7 +164,7 @@ func objection(code plan.Code, text string) []plan.Objection {
 	return []plan.Objection{{Code: code, Text: text}}
 }
 
-// loadSplits has the kernels that always cut the key range by load.
+// loadSplits is the set of kernels that always cut the key range by the load of the batch.
 var loadSplits = plan.SetOf(plan.TRTLLM)
 
 // objections returns the objections to a kernel that follow from other settings.
@@ -193,7 +193,7 @@ func pair(prefill, decode plan.Kernel) plan.Pair { return plan.Pair{Prefill: pre
 
 func both(k plan.Kernel) plan.Pair { return pair(k, k) }
 
-// pairs returns the table of defaults in dispatch section 16, each row followed by the alternatives for its hardware.
+// pairs returns the default pair for the hardware (dispatch section 16), followed by alternatives.
 func (r *resolver) pairs(plan.Pair) []plan.Pair {
 	arch := r.hw.Arch
 	fp8 := r.cfg.KV == plan.FP8E4M3

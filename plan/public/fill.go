@@ -8,19 +8,18 @@ import (
 )
 
 // Filler writes the contents of per-batch arrays that depend only on lengths. It allocates nothing, clamps every
-// length at 0, and returns ErrLength when dst has another size than the plan's shape. Page tables come from the
-// cache, not from here.
+// length at 0, and returns ErrLength if dst does not have the size in the plan. Page tables are filled by the cache.
 //
-// Rows are segment rows. Padded requests have 1 key and their rows attend to none, so that no schedule is empty and
-// no padding row selects anything.
+// Rows are segment rows. Padding requests have one key, so that no schedule is empty; their rows attend to no key and
+// select none.
 type Filler struct {
 	cfg *Config
 	b   *plan.Batch
 	s   *plan.Segment
 }
 
-// NewFiller binds a segment to the batch for which it was planned, or to a batch of equal Shape. It keeps the
-// pointers but does not write through them.
+// NewFiller returns a Filler for a segment and the batch for which it was planned, or a batch of equal Shape. It keeps
+// the pointers and does not change their targets.
 func NewFiller(cfg *Config, b *plan.Batch, s *plan.Segment) Filler { return Filler{cfg, b, s} }
 
 func (f Filler) sized(name ArrayName, dst []int32, want int) error {
@@ -30,9 +29,8 @@ func (f Filler) sized(name ArrayName, dst []int32, want int) error {
 	return nil
 }
 
-// sizedRows checks an array with an entry for each kernel row. Context
-// parallelism leaves a rank fewer rows than the segment has; which ones depends
-// on the rank, which a plan does not name.
+// sizedRows checks an array with an entry for each kernel row. With context parallelism, a rank has only some rows of
+// the segment. These depend on the rank, which a plan does not state, so sizedRows returns an error.
 func (f Filler) sizedRows(name ArrayName, dst []int32) error {
 	if f.s.KernelRows < f.s.Rows {
 		return &plan.Error{Code: plan.E10, Asked: fmt.Sprintf("array %s of one of %d ranks", name, f.cfg.CP.Size),
@@ -50,7 +48,7 @@ func (f Filler) keys(i int) int {
 	return max(0, f.b.FirstPosition(&f.cfg.Config, sp.Request)+sp.To)
 }
 
-// firstKeys returns the number of keys of the first row of span i, unclamped.
+// firstKeys returns the number of keys of the first row of span i, which may be negative.
 func (f Filler) firstKeys(i int) int {
 	sp := &f.s.Spans[i]
 	return f.b.FirstPosition(&f.cfg.Config, sp.Request) + sp.From + 1
@@ -108,8 +106,8 @@ func (f Filler) CacheSeqlens(dst []int32) error {
 // CuSeqlensK writes [B+1] prefix sums of CacheSeqlens.
 func (f Filler) CuSeqlensK(dst []int32) error { return f.sums(CuSeqlensK, dst, f.s.Requests, f.keys) }
 
-// CuSeqlensQ writes [B+1] query offsets of a prompt segment, or [R+1] counting up in a decode-like one, where every
-// row is a separate entry.
+// CuSeqlensQ writes [B+1] query offsets of a prompt segment, or the numbers 0 to R in other segments, where every row
+// is a separate entry.
 func (f Filler) CuSeqlensQ(dst []int32) error {
 	if f.s.NextN > 0 {
 		return f.sums(CuSeqlensQ, dst, f.s.KernelRows, one)
@@ -147,7 +145,7 @@ func (f Filler) DSACuK(dst []int32) error {
 	return nil
 }
 
-// DSACuQ writes [R+1] the numbers from 0 on.
+// DSACuQ writes [R+1] the numbers 0 to R.
 func (f Filler) DSACuQ(dst []int32) error { return f.sums(DSACuQ, dst, f.s.KernelRows, one) }
 
 // starts fills an array from the sum of index keys of earlier spans and the index keys of each row: tokens, or
@@ -191,8 +189,8 @@ func (f Filler) TokenToRequest(dst []int32) error {
 	})
 }
 
-// CtxLens2D writes native [B, n], with the index keys after the step in every column, or split [R, 1], with the index
-// keys of each row. Padding has 1.
+// CtxLens2D writes [B, n] for the native kernel: the number of index keys after the step, in every column. For split
+// rows it writes [R, 1]: the number of index keys of each row. The value for padding is 1.
 func (f Filler) CtxLens2D(dst []int32) error {
 	if f.s.Indexer.Kind == plan.IndexerPagedNative {
 		n := f.s.Indexer.NextN

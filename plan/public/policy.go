@@ -11,7 +11,6 @@ import (
 // TopK is the selection kernel.
 type TopK string
 
-// The selection kernels.
 const (
 	TopKUnset      TopK = ""
 	TopKSGL        TopK = "sgl-kernel"
@@ -32,7 +31,7 @@ const (
 // Scores is the kernel of the paged indexer scores.
 type Scores string
 
-// ScoreNative is for hardware that has none of the others.
+// ScoreNative is used on hardware that supports no other kernel.
 const (
 	ScoreUnset    Scores = ""
 	ScoreNative   Scores = "native"
@@ -41,7 +40,7 @@ const (
 	ScoreCuteDSL  Scores = "cutedsl"
 )
 
-// CPKind is the way context parallelism deals tokens to ranks.
+// CPKind is the way in which context parallelism distributes tokens to ranks.
 type CPKind string
 
 // CPInterleave distributes round robin; CPZigzag gives rank r the blocks r and 2*size-1-r of one sequence.
@@ -57,17 +56,17 @@ type CP struct {
 	Size int    `json:"size,omitempty"`
 }
 
-// Role is the part a process plays when prefill and decode are separated.
+// Role states whether a process runs prefill, decode, or both.
 type Role string
 
-// RoleBoth serves prefill and decode together.
+// RoleBoth runs prefill and decode in one process.
 const (
 	RoleBoth    Role = ""
 	RolePrefill Role = "prefill"
 	RoleDecode  Role = "decode"
 )
 
-// Policy has the settings of a user of another engine. The zero value of every field means "unset": Resolve decides.
+// Policy holds the settings of another engine. The zero value of every field means "unset": Resolve decides.
 type Policy struct {
 	KV string `json:"kv,omitempty"` // auto, bf16, fp8 or a layout
 	// Prefill and Decode are kernel names or aliases of them.
@@ -76,10 +75,10 @@ type Policy struct {
 	Page    int    `json:"page,omitempty"` // tokens per page
 
 	Dense          plan.Switch `json:"dense,omitempty"`           // the dense form for short prompts
-	DenseThreshold int         `json:"dense_threshold,omitempty"` // T: maximum keys of a dense prompt row
-	ChunkCapacity  int         `json:"chunk_capacity,omitempty"`  // C: maximum keys of one dense call
+	DenseThreshold int         `json:"dense_threshold,omitempty"` // maximum keys of a prompt row in the dense form (T)
+	ChunkCapacity  int         `json:"chunk_capacity,omitempty"`  // maximum keys of one dense call (C)
 	Deterministic  bool        `json:"deterministic,omitempty"`
-	// AutomaticSplits off fixes splits; otherwise kernels cut the key range by load.
+	// AutomaticSplits: off means that the key range is cut in a fixed way; otherwise kernels cut it by load.
 	AutomaticSplits plan.Switch `json:"automatic_splits,omitempty"`
 
 	TopK     TopK        `json:"topk,omitempty"`
@@ -88,12 +87,11 @@ type Policy struct {
 	Scores   Scores      `json:"scores,omitempty"`
 	// ScoreCap bounds one chunk of indexer scores in bytes; 0 means 256 MiB.
 	ScoreCap int64 `json:"score_cap,omitempty"`
-	// MaxTransient is the reserve for transient memory in bytes; 0 means no bound.
+	// MaxTransient is the maximum size of the temporary memory of a pass, in bytes; 0 means no limit.
 	MaxTransient int64 `json:"max_transient,omitempty"`
-	// Slicing off turns a row limit that is exceeded into an error.
+	// Slicing: off means that more rows than a kernel's limit are an error; otherwise they are cut into launches.
 	Slicing plan.Switch `json:"slicing,omitempty"`
-	// DecodeSkip on reports that skipping the scores of short eager decodes was
-	// validated on this hardware.
+	// DecodeSkip: on means that skipping the scores of short eager decodes was validated on this hardware.
 	DecodeSkip plan.Switch `json:"decode_skip,omitempty"`
 
 	CP          CP               `json:"cp,omitzero"`
@@ -103,10 +101,10 @@ type Policy struct {
 	HiSparse    bool             `json:"hisparse,omitempty"`
 	RadixCache  bool             `json:"radix_cache,omitempty"`
 	Speculation plan.Speculation `json:"speculation,omitzero"`
-	// Running is the maximum number of sequences in a batch; 0 means that of these engines.
+	// Running is the maximum number of sequences in a batch; 0 means the default of these engines.
 	Running int  `json:"max_running,omitempty"`
 	TBO     bool `json:"tbo,omitempty"` // two-batch overlap
-	// CarryIndices reports that each sub-batch and each pipeline stage passes selected indices on to the layers that
+	// CarryIndices means that each sub-batch and each pipeline stage passes selected indices on to the layers that
 	// share them.
 	CarryIndices bool `json:"carry_indices,omitempty"`
 	// PipelineCuts lists the first layer of every stage but the first.
@@ -119,12 +117,13 @@ type Policy struct {
 	V4Q8            bool               `json:"v4_q8,omitempty"`
 	// FP4Index keeps the indexer keys of V4 in four bits.
 	FP4Index bool `json:"fp4_index,omitempty"`
-	// ChunkedPrefill is the maximum number of prompt tokens of one step; 0 derives it from the device's memory.
+	// ChunkedPrefill is the maximum number of prompt tokens of one step; 0 means a value that depends on the device's
+	// memory.
 	ChunkedPrefill int `json:"chunked_prefill,omitempty"`
 }
 
 // Config is the resolved, immutable configuration: the fields that every planner sets, and the fields of these
-// engines. The user's settings are kept for explain; no decision after Resolve reads them.
+// engines. The user's settings are only printed by explain.
 type Config struct {
 	plan.Config
 	Wishes Policy `json:"wishes,omitzero"`
@@ -149,7 +148,7 @@ type Config struct {
 	Schedule      plan.Schedule      `json:"schedule,omitempty"`
 }
 
-// check refuses unknown words and negative numbers.
+// check returns an error for unknown words and negative numbers.
 func (p *Policy) check() error {
 	if p.DenseThreshold < 0 || p.ChunkCapacity < 0 || p.Page < 0 || p.ChunkedPrefill < 0 || p.ScoreCap < 0 ||
 		p.MaxTransient < 0 || p.Running < 0 {
@@ -171,7 +170,7 @@ func (p *Policy) check() error {
 	return nil
 }
 
-// oneOf refuses a word that is not in the list; the first word of the list means unset.
+// oneOf returns an error if the list does not contain the word. The first word of the list means unset.
 func oneOf[T ~string](code plan.Code, what string, word T, words ...T) error {
 	if slices.Contains(words, word) {
 		return nil

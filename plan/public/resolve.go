@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// Resolve turns the user's settings into an immutable Config, once. It keeps every explicit choice or refuses it with a
+// Resolve turns the user's settings into an immutable Config, once. It keeps every explicit choice or returns a
 // plan.Error; notices are messages for the user.
 func Resolve(hw plan.Hardware, m plan.Model, p Policy) (Config, []plan.Notice, error) {
 	hw, m = hw.Clone(), m.Clone()
@@ -92,7 +92,7 @@ func (r *resolver) indexKeys() error {
 	return nil
 }
 
-// speculation sets n, the rows verified per request (dispatch 12, 16).
+// speculation sets Config.N, the number of verified rows per request (dispatch 12, 16).
 func (r *resolver) speculation() (err error) {
 	if r.cfg.N, err = r.policy.Speculation.Chain(&r.Notes); err != nil || r.cfg.N == 1 {
 		return err
@@ -161,7 +161,7 @@ func (r *resolver) sharing() error {
 	return nil
 }
 
-// kvType settles the element type of the cache (dispatch 16).
+// kvType sets the element type of the cache (dispatch 16).
 func (r *resolver) kvType() error {
 	kv, wish, ok := plan.ParseKV(r.policy.KV)
 	if !ok {
@@ -194,7 +194,7 @@ func (r *resolver) badKV(asked string) *plan.Error {
 	return &plan.Error{Code: plan.E05, Asked: asked, Supported: "bf16, fp8 (e4m3)", Try: "--kv bf16"}
 }
 
-// kernels settles the pair and the stored layout (dispatch 9 and 16).
+// kernels sets the pair of kernels and the layout of the cache (dispatch 9 and 16).
 func (r *resolver) kernels() error {
 	p, c := r.policy, &r.cfg
 	choice, err := r.chooser().Choose()
@@ -216,7 +216,7 @@ func (r *resolver) chooser() *plan.Chooser {
 		Wish: r.wish, Named: p.KV, Asked: [2]string{p.Prefill, p.Decode}, Pairs: r.pairs, Against: r.objections}
 }
 
-// page settles the tokens per page (dispatch 4, 16).
+// page sets the number of tokens per page (dispatch 4, 16).
 func (r *resolver) page() error {
 	want := r.policy.Page
 	r.cfg.Page = r.model.PageTokens()
@@ -248,7 +248,7 @@ func (r *resolver) page() error {
 	return nil
 }
 
-// chunk settles the prompt tokens of a step (dispatch 16).
+// chunk sets the maximum number of prompt tokens of a step (dispatch 16).
 func (r *resolver) chunk() error {
 	if r.cfg.ChunkedPrefill = r.policy.ChunkedPrefill; r.cfg.ChunkedPrefill == 0 {
 		all := chunkByMemory(r.hw.MemoryBytes)
@@ -262,7 +262,7 @@ func (r *resolver) chunk() error {
 	return nil
 }
 
-// chunkByMemory returns the prompt chunk that suits a device's memory.
+// chunkByMemory returns the default number of prompt tokens of a step for a device with the given memory in bytes.
 func chunkByMemory(bytes int64) int {
 	const gb = 1_000_000_000
 	switch {
@@ -276,8 +276,7 @@ func chunkByMemory(bytes int64) int {
 	return 16384
 }
 
-// denseForm settles T and the conditions of the dense form that no batch can
-// change (dispatch 5).
+// denseForm sets Config.T, and checks the conditions of the dense form that do not depend on a batch (dispatch 5).
 func (r *resolver) denseForm() error {
 	c, p, arch := &r.cfg, r.policy, r.hw.Arch
 	c.T = cmp.Or(p.DenseThreshold, r.model.K)

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// selection settles top-k and paged scores (dispatch 10, 16).
+// selection sets the kernels of top-k and of paged scores (dispatch 10, 16).
 func (r *resolver) selection() error {
 	c, p, arch := &r.cfg, r.policy, r.hw.Arch
 	c.TopK, c.TieBreak, c.Fused = cmp.Or(p.TopK, TopKSGL), p.TieBreak, p.Fused != plan.SwitchOff
@@ -35,7 +35,7 @@ func (r *resolver) selection() error {
 	return nil
 }
 
-// offload checks HiSparse (dispatch 16, 18).
+// offload checks the setting HiSparse, offload of cached rows to the host (dispatch 16, 18).
 func (r *resolver) offload() error {
 	if !r.policy.HiSparse {
 		return nil
@@ -60,8 +60,8 @@ func (r *resolver) offload() error {
 	return nil
 }
 
-// v4Prefill sets the fields of V4 prompts (dispatch 13). If the sparse prefill is not available, a request for it is
-// refused and not replaced by the choice by size.
+// v4Prefill sets the fields of V4 prompts (dispatch 13). If the sparse prefill is requested but not available, it
+// returns an error.
 func (r *resolver) v4Prefill() error {
 	c, p := &r.cfg, r.policy
 	if !r.model.V4() {
@@ -101,7 +101,7 @@ func (r *resolver) schedule() {
 	}
 }
 
-// determinism checks that every choice is stable (dispatch 5, 18).
+// determinism checks, in deterministic mode, that no choice depends on the batch (dispatch 5, 18).
 func (r *resolver) determinism() error {
 	c, p := &r.cfg, r.policy
 	c.SplitsFixed = p.Deterministic || p.AutomaticSplits == plan.SwitchOff
@@ -130,7 +130,7 @@ func (r *resolver) determinism() error {
 	return nil
 }
 
-// stableSelection has flags for a selection that does not depend on the batch.
+// stableSelection holds the flags with which the selection does not depend on the batch.
 const stableSelection = "--topk flashinfer --tie-break small"
 
 // nearestFixed returns a pair whose splits can be fixed.

@@ -1,9 +1,9 @@
-// Package clienttest contains only tests: they use the official OpenAI clients, and faulty ones, with a real server.
+// Package clienttest contains only tests of a real server with OpenAI's clients and with faulty clients.
 //
-// Each test opens the built-in model, serves it on a loopback port, and uses it as an application would: through
-// OpenAI's Go client, through its JavaScript client if node and npm are installed (folder js), or byte by byte over
-// TCP. The tests check that the responses, the errors and the server's own counters are what those clients rely on.
+// Each test serves the built-in model on a loopback port. Clients are OpenAI's Go client, its JavaScript client if node
+// and npm are installed (folder js), and raw TCP connections. The tests check responses, errors and the server's
+// counters.
 //
-// No other package takes as long to compile as OpenAI's Go client. The files that import it have the build tag openai,
-// which make check and make long set.
+// OpenAI's Go client takes long to compile, so the files that import it have the build tag openai, which make check and
+// make long set.
 package clienttest

@@ -9,12 +9,12 @@ import (
 
 func pick[T any](d *rand.Rand, list []T) T { return list[d.IntN(len(list))] }
 
-// paths read a body.
+// paths of endpoints with a JSON body.
 var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
 	"/v1/messages/count_tokens", "/v1/score", "/api/chat", "/api/generate", "/api/show", "/tokenize", "/detokenize",
 	"/v1/chat/completions/render", "/v1/completions/render", "/debug/explain"}
 
-// otherPaths lists paths without a JSON body, paths that do not exist, and the list above.
+// otherPaths lists paths of endpoints without a JSON body, paths that do not exist, and paths.
 var otherPaths = append([]string{"/", "/health", "/ready", "/metrics", "/version", "/v1/models", "/v1/models/x",
 	"/debug/plans", "/api/tags", "/api/ps", "/api/version", "/v1/responses/resp_x", "/v1/responses/", "/..//etc/passwd",
 	"/%00", "/v1/nothing", "/favicon.ico", "/server_info", "/model_info", "/v1/loads", "/get_load", "/is_sleeping",
@@ -57,10 +57,10 @@ func seed(d *rand.Rand) (path, body string) {
 	return s.path, named + s.body[1:]
 }
 
-// named begins every body: it names the built-in model.
+// named is the beginning of every body, with the name of the built-in model.
 const named = `{"model":"sparrow-tiny",`
 
-// mutate puts a wrong value somewhere in a body.
+// mutate replaces a value in a body by an invalid one.
 func mutate(d *rand.Rand, body string) string {
 	var v any
 	if json.Unmarshal([]byte(body), &v) != nil {
@@ -114,7 +114,7 @@ var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature",
 	"ignore_eos", "stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations",
 	"documents", "sparrow", "kv_transfer_params", "cache_salt"}
 
-// hostile returns a value that hardly any field accepts.
+// hostile returns a value that few fields accept.
 func hostile(d *rand.Rand) any {
 	switch d.IntN(14) {
 	case 0:
@@ -149,7 +149,7 @@ func hostile(d *rand.Rand) any {
 		"image_url": map[string]any{"url": "file:///etc/passwd"}}
 }
 
-// nested returns nested lists.
+// nested returns lists nested to the given depth.
 func nested(d *rand.Rand, depth int) any {
 	text := strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth)
 	if d.IntN(2) == 0 {
@@ -158,7 +158,7 @@ func nested(d *rand.Rand, depth int) any {
 	return json.RawMessage(text)
 }
 
-// broken returns text that is not JSON, or only barely.
+// broken returns text that is not JSON, or unusual JSON.
 func broken(d *rand.Rand) string {
 	_, body := seed(d)
 	switch d.IntN(7) {
@@ -179,13 +179,13 @@ func broken(d *rand.Rand) string {
 	return named + `"prompt":"` + strings.Repeat("word ", 1<<d.IntN(19)) + `"}`
 }
 
-// schemaBody returns a request for text that follows a hostile schema.
+// schemaBody returns a request with a hostile schema.
 func schemaBody(d *rand.Rand) string {
 	return named + fmt.Sprintf(`"messages":[{"role":"user","content":"x"}],"prompt":"x","input":"x","max_tokens":8,`+
 		`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":%s}}}`, schema(d))
 }
 
-// schema returns a random schema that is expensive, recursive without end or contradictory.
+// schema returns a random schema that is expensive, infinitely recursive or contradictory.
 func schema(d *rand.Rand) string {
 	switch d.IntN(10) {
 	case 0:

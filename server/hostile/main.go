@@ -1,6 +1,6 @@
-// Command hostile tests real servers with bad requests, disconnecting clients and kills, over loopback: `make torture`
-// runs it after the simulations. It builds the server. In each round it starts the server, sends requests, checks that
-// everything was released, and ends the server with TERM or KILL while requests run.
+// Command hostile tests a server process with invalid requests, disconnecting clients and kills (`make torture`). In
+// each round it starts the server, sends requests, checks that all resources were released, and ends the server with
+// TERM or KILL while requests run.
 package main
 
 import (
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// withProgram calls run with a server's program, which it builds if none is given.
+// withProgram calls run with the server's program; if binary is empty, it builds the program.
 func withProgram(ctx context.Context, binary string, run func(process.Program) error) error {
 	dir, err := os.MkdirTemp("", "sparrow-hostile-")
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"sparrow/internal/process"
 )
 
-// mix holds the requests that one client sends repeatedly while another asks a short question.
+// mix describes the load of one client, during which another client sends a short question.
 type mix struct {
 	name    string
-	clients int // concurrent clients, each with its own connection
+	clients int // number of concurrent connections of the client
 	path    string
 	body    func(d *rand.Rand, i int) string
-	leaves  bool // whether clients disconnect while they are served
-	replays bool // whether the recorded choices of an answer are sent back
+	leaves  bool // whether the client disconnects during answers
+	replays bool // whether requests replay the recorded choices of an answer
 }
 
 // mixes lists loads that a single client can produce.
@@ -53,7 +53,7 @@ var mixes = []mix{
 	}},
 	{name: "alternatives", clients: 4, path: "/v1/chat/completions", body: func(d *rand.Rand, i int) string {
 		var b strings.Builder
-		for range 1000 { // fewer than the maximum of a schema, but more than can be distinguished
+		for range 1000 { // less than the maximum of a schema, but more than the grammar can distinguish
 			fmt.Fprintf(&b, `,{"type":"object","required":["k"],"properties":{"k":{"const":"%s"},"%s":{}}}`, name(d),
 				name(d))
 		}
@@ -75,12 +75,12 @@ var mixes = []mix{
 	}},
 }
 
-// recording requests everything that a replay needs.
+// recording requests all data that a replay needs.
 const recording = `,"sparrow":{"selections":{"layers":"all","tokens":"all"},"experts":true}`
 
 func name(d *rand.Rand) string { return fmt.Sprintf("k%07x", d.Uint32()>>4) }
 
-// words returns text of the given number of words, with no cached prefix.
+// words returns n random words, so that no prefix is cached.
 func words(d *rand.Rand, n int) string {
 	var b strings.Builder
 	for range n {
@@ -89,8 +89,8 @@ func words(d *rand.Rand, n int) string {
 	return b.String()
 }
 
-// besides measures a short question on an idle server and during each mix whose name has the given prefix, and prints
-// the time to its first token. It returns an error if that exceeds the limit.
+// besides measures the time to the first token of a short question, on an idle server and during each mix whose name
+// begins with only. It returns an error if a time exceeds the limit of judge.
 func besides(ctx context.Context, p process.Program, only string, seed uint64, asks int) error {
 	var errs []error
 	for _, m := range mixes {
@@ -113,7 +113,7 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 		return err
 	}
 	defer s.Kill()
-	if _, _, err := firstTokens(ctx, s, asks/4+1); err != nil { // warms the server up
+	if _, _, err := firstTokens(ctx, s, asks/4+1); err != nil { // warm-up
 		return err
 	}
 	idle, _, err := firstTokens(ctx, s, asks)
@@ -131,7 +131,7 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 			clients.Go(func() { m.flood(ctx, s.URL, d, &sent) })
 		}
 	}
-	time.Sleep(3 * time.Second) // waits until the load has begun
+	time.Sleep(3 * time.Second) // wait until the load has begun
 	loaded, step, err := firstTokens(ctx, s, asks)
 	if err == nil {
 		err = judge(names, idle, loaded, step, &sent)
@@ -141,8 +141,8 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 	return errors.Join(err, s.Running())
 }
 
-// judge prints the measurements and compares them with the allowed time under any load: three times the time of the
-// idle server, plus one step.
+// judge prints the measurements, and compares them with the limit: three times the time on the idle server plus one
+// step.
 func judge(names string, idle, loaded []time.Duration, step time.Duration, sent *tally) error {
 	allowed := 3*rank(idle, 0.99) + step
 	sent.mu.Lock()
@@ -155,7 +155,7 @@ func judge(names string, idle, loaded []time.Duration, step time.Duration, sent 
 	return nil
 }
 
-// longestStep returns the longest of the latest steps of a server.
+// longestStep returns the time of the longest of the server's recent steps.
 func longestStep(ctx context.Context, url string) (time.Duration, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/debug/plans?n=8", nil)
 	if err != nil {
@@ -179,7 +179,7 @@ func longestStep(ctx context.Context, url string) (time.Duration, error) {
 	return time.Duration(longest) * time.Millisecond, err
 }
 
-// flood sends until ctx ends.
+// flood sends requests until ctx ends.
 func (m *mix) flood(ctx context.Context, url string, d *rand.Rand, sent *tally) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -199,7 +199,7 @@ func (m *mix) flood(ctx context.Context, url string, d *rand.Rand, sent *tally) 
 	}
 }
 
-// send sends a request and returns its answer, or nil if there is none.
+// send sends a request and returns the answer, or nil.
 func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d *rand.Rand, sent *tally) []byte {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -216,13 +216,13 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 		return nil
 	}
 	defer resp.Body.Close()
-	answer, _ := io.ReadAll(resp.Body) // the status is counted; a client that disconnected has no answer
+	answer, _ := io.ReadAll(resp.Body) // the status is counted; after a disconnect there is no answer
 	sent.add(resp.StatusCode, false)
 	return answer
 }
 
-// firstTokens asks a short question the given number of times, each on its own connection. It returns the times to the
-// first token and the longest step in that period.
+// firstTokens sends a short question n times, each on a new connection. It returns the times to the first token, and
+// the longest step in that period.
 func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, step time.Duration, err error) {
 	for i := range n {
 		took, err := firstToken(ctx, s.URL, i)
@@ -241,7 +241,7 @@ func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Dur
 	return list, step, nil
 }
 
-// stranger connects from a different address for the short question, because without keys each address is a tenant.
+// stranger connects from another address, because without keys each address is served as a tenant.
 var stranger = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 
 func firstToken(ctx context.Context, url string, i int) (time.Duration, error) {

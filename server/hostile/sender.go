@@ -16,10 +16,10 @@ import (
 type sender struct {
 	*trial
 	draw   *rand.Rand
-	ending bool // whether the server is being stopped, so that it may refuse requests and streams may break
+	ending bool // whether the server is being stopped, so that requests may be refused and streams may end
 }
 
-// one sends one request of a random kind. An error means that the server violated a rule.
+// one sends a random request. It returns an error if the server violates a rule.
 func (a *sender) one(ctx context.Context) error {
 	switch a.draw.IntN(12) {
 	case 0:
@@ -57,7 +57,7 @@ func (a *sender) one(ctx context.Context) error {
 	return a.send(ctx, "POST", path, mutate(a.draw, body))
 }
 
-// send sends a request like an HTTP client and reads the response; at random it reads slowly or not to the end.
+// send sends a request and reads the response. At random it reads slowly, or only a part.
 func (a *sender) send(ctx context.Context, method, path, body string) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -96,7 +96,7 @@ func (a *sender) send(ctx context.Context, method, path, body string) error {
 	return nil
 }
 
-// excuse returns nil for an error that was caused by the client or by the end of the server.
+// excuse returns nil for errors that the client or the end of the server has caused.
 func (a *sender) excuse(ctx context.Context, method, path, body string, err error) error {
 	a.tally.add(0, ctx.Err() != nil)
 	switch {
@@ -104,7 +104,7 @@ func (a *sender) excuse(ctx context.Context, method, path, body string, err erro
 		return err // stops this client
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return nil
-	case len(body) > 1<<20: // the server may close the connection while a body that it refuses is still sent
+	case len(body) > 1<<20: // the server may close the connection while the rest of a refused body is sent
 		return nil
 	}
 	if gone := a.server.Running(); gone != nil {
@@ -113,14 +113,14 @@ func (a *sender) excuse(ctx context.Context, method, path, body string, err erro
 	return fmt.Errorf("%s %s: %w; the body was %.2000s", method, path, err, body)
 }
 
-// most is the maximum number of bytes of a response that are kept for inspection.
+// most is the maximum bytes of a response that are kept for checks.
 const most = 1 << 20
 
-// read reads a response: at once, byte by byte, or only its beginning.
+// read reads a response at once, byte by byte, or only its beginning.
 func (a *sender) read(resp *http.Response) (string, error) {
 	body := io.LimitReader(resp.Body, most)
 	switch a.draw.IntN(10) {
-	case 0: // reads slowly and then stops
+	case 0: // read slowly, then stop
 		var b [1]byte
 		var out strings.Builder
 		for range 20 {
@@ -135,7 +135,7 @@ func (a *sender) read(resp *http.Response) (string, error) {
 			return out.String() + string(rest), err
 		}
 		return out.String(), nil
-	case 1: // reads only the beginning
+	case 1: // read only the beginning
 		if resp.StatusCode < 400 {
 			_, err := io.CopyN(io.Discard, body, 10)
 			if errors.Is(err, io.EOF) {
@@ -148,7 +148,7 @@ func (a *sender) read(resp *http.Response) (string, error) {
 	return string(data), err
 }
 
-// raw sends bytes that are not HTTP, or stop in the middle.
+// raw sends bytes that are not HTTP, or incomplete HTTP.
 func (a *sender) raw(ctx context.Context) error {
 	conn, err := a.dial()
 	if err != nil {
@@ -173,16 +173,16 @@ func (a *sender) raw(ctx context.Context) error {
 		whole = "GET / HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-A: b\r\n", a.draw.IntN(100000))
 	}
 	a.tally.add(0, true)
-	for len(whole) > 0 { // sends it in pieces
+	for len(whole) > 0 { // send in pieces
 		n := min(1+a.draw.IntN(len(whole)), len(whole))
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 		if _, err := io.WriteString(conn, whole[:n]); err != nil {
-			return nil // the server may close the connection on invalid data
+			return nil // the server may close the connection because of invalid data
 		}
 		whole = whole[n:]
 		time.Sleep(time.Duration(a.draw.IntN(3000)) * time.Microsecond)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(time.Duration(a.draw.IntN(50)) * time.Millisecond))
-	_, _ = io.CopyN(io.Discard, conn, 1000) // reads any response
+	_, _ = io.CopyN(io.Discard, conn, 1000) // read the response, if there is one
 	return nil
 }

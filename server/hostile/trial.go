@@ -28,7 +28,7 @@ type trial struct {
 	tally   *tally
 	server  *process.Server
 	client  *http.Client
-	answer  string // answer to the question that has only one answer
+	answer  string // answer to the question of ask
 }
 
 // tally counts requests and responses.
@@ -36,11 +36,11 @@ type tally struct {
 	mu       sync.Mutex
 	requests int
 	statuses map[int]int
-	left     int // clients that disconnected before the end of the answer
-	asked    int // questions that have only one answer
+	left     int // clients that disconnected before the end of an answer
+	asked    int // number of calls of ask
 	terms    int
 	kills    int
-	most     map[string]float64 // maximum resources in use after bad requests
+	most     map[string]float64 // maximum resources in use after a round of requests
 }
 
 func (t *tally) add(status int, left bool) {
@@ -58,7 +58,7 @@ func (t *tally) add(status int, left bool) {
 	}
 }
 
-// keep records the maximum resources that servers held after bad requests.
+// keep updates the maximum resources in use.
 func (t *tally) keep(after map[string]float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *tally) String() string {
 	return text
 }
 
-// flags chooses random flags for a server.
+// flags returns random flags for a server.
 func (b *trial) flags() []string {
 	d := b.draw
 	out := []string{"--log-level", "error", "--grace", "5s", "--workers", "1",
@@ -100,7 +100,7 @@ func (b *trial) flags() []string {
 	return out
 }
 
-// run runs a round, which ends with TERM or KILL while clients still send. The next round starts a new server.
+// run runs a round. At its end the server is stopped with TERM or KILL while clients send.
 func (b *trial) run(ctx context.Context, number int) (err error) {
 	flags := b.flags()
 	if b.server, err = b.program.Serve(ctx, "server", flags...); err != nil {
@@ -116,7 +116,7 @@ func (b *trial) run(ctx context.Context, number int) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := b.send(ctx, b.length/5); err != nil { // memory that the first requests allocate is kept
+	if err := b.send(ctx, b.length/5); err != nil { // warm-up: memory that the first requests allocate is kept
 		return err
 	}
 	before, err := b.held(ctx)
@@ -161,7 +161,7 @@ func (b *trial) end(ctx context.Context, kill bool) error {
 	return err
 }
 
-// send runs all clients for some time.
+// send runs all clients for the time length.
 func (b *trial) send(ctx context.Context, length time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, length)
 	defer stop()
@@ -179,7 +179,7 @@ func (b *trial) send(ctx context.Context, length time.Duration) error {
 	return errors.Join(append(errs, b.server.Running())...)
 }
 
-// ask sends a question at temperature 0, which has the same answer under any load.
+// ask sends a question at temperature 0, whose answer must be the same under any load.
 func (b *trial) ask(ctx context.Context) (string, error) {
 	const body = named + `"prompt": "A garden is 21 meters long", "max_tokens": 12, "temperature": 0}`
 	for {
@@ -211,17 +211,17 @@ func (b *trial) ask(ctx context.Context) (string, error) {
 	}
 }
 
-// text returns the text of a completion.
+// text returns the text of a completion response.
 func text(data []byte) string {
 	_, rest, _ := strings.Cut(string(data), `"text":`)
 	answer, _, _ := strings.Cut(rest, `,"`)
 	return answer
 }
 
-// patience is the maximum time that a server may take to release everything after bad requests.
+// patience is the maximum time until the server has released all resources after requests.
 const patience = 20 * time.Second
 
-// settle waits until the server has released everything.
+// settle waits until the server has released all resources.
 func (b *trial) settle(ctx context.Context, before map[string]float64) error {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		after, err := b.held(ctx)
@@ -237,7 +237,7 @@ func (b *trial) settle(ctx context.Context, before map[string]float64) error {
 	}
 }
 
-// held returns the resources in use once nothing runs any more.
+// held returns the resources in use when no request runs.
 func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	b.client.CloseIdleConnections()
 	var m map[string]float64
@@ -267,14 +267,13 @@ func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	return out, nil
 }
 
-// reserved is the memory of the cache and of steps: it is part of the heap from the start, and becomes resident when it
-// is first used.
+// reserved names the memory of the cache and of steps, which is allocated at the start but becomes resident later.
 const reserved = "bytes of cache and steps"
 
-// growth is the allowed memory growth of an idle server between two moments: buffers and garbage on the heap.
+// growth is the allowed growth of an idle server's memory in bytes, for buffers and garbage.
 const growth = 128 << 20
 
-// compare returns an error that lists resources that were not released after bad requests.
+// compare returns an error that lists the resources in use before and not released after requests.
 func compare(before, after map[string]float64) error {
 	var errs []error
 	for name, was := range before {
@@ -282,7 +281,7 @@ func compare(before, after map[string]float64) error {
 		most := was
 		switch name {
 		case "goroutines", "files":
-			most = was + 2 // allows the connection that asks, and a worker that the first request starts
+			most = was + 2 // the connection of this request, and a worker that the first request starts
 		case "resident bytes":
 			most = was + growth + before[reserved]
 		case "heap bytes":
@@ -298,7 +297,7 @@ func compare(before, after map[string]float64) error {
 	return errors.Join(errs...)
 }
 
-// dial opens a connection for requests that no HTTP client would send.
+// dial opens a connection for raw bytes.
 func (b *trial) dial() (net.Conn, error) {
 	return net.DialTimeout("tcp", strings.TrimPrefix(b.server.URL, "http://"), 5*time.Second)
 }

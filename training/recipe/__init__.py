@@ -1,2 +1,2 @@
-"""The recipe of the model inside the binary: data, model, training, evaluation, export, and the check against
+"""The training recipe of the built-in model: data, model, training, evaluation, export, and a comparison with
 transformers."""

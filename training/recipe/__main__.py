@@ -1,5 +1,5 @@
-"""python3 -m recipe. The import is inside, so that the processes that make data, which load this module again, load
-no torch."""
+"""python3 -m recipe. The import is inside the condition, because worker processes load this module and must not load
+torch."""
 
 if __name__ == "__main__":
     from .command import main

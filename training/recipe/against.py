@@ -1,5 +1,5 @@
-"""The check against transformers: logits of the exported weights, and greedy outputs that become the golden file of
-the shipped model."""
+"""Comparison with transformers: logits of the exported weights, and greedy outputs, which become the golden file of the
+built-in model."""
 import json
 
 import torch
@@ -14,8 +14,9 @@ CASES = dict(word2=3, word3=3, list=2, json=2, tool=3, talk=2, find_one_1024=2, 
 
 
 def check(model, suite, exported, widened, path):
-    """Loads the widened checkpoint in float32 with eager attention and writes the golden file. Returns the largest
-    logit difference of each task, and how many outputs are the expected answers. The model is left in float32."""
+    """Loads the checkpoint, widened to float32 with eager attention, and writes the golden file. Returns the largest
+    logit difference of each task, and the number of outputs that equal the expected answers. The model stays in
+    float32."""
     device = model.device
     torch.backends.cuda.matmul.allow_tf32 = False
     theirs = transformers.AutoModelForCausalLM.from_pretrained(widened, dtype=torch.float32,

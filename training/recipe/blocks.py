@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from .shape import BLOCK
 
-LARGEST = 448.0  # of e4m3
+LARGEST = 448.0  # largest e4m3 value
 
 
 def _scale(largest, floor):
@@ -13,7 +13,7 @@ def _scale(largest, floor):
 
 @torch.no_grad()
 def round_weight(w):
-    """[..., m, n] to (e4m3 values of the same shape, scales [..., ceil(m/128), ceil(n/128)], values times scales)."""
+    """Returns (e4m3 values, scales [..., ceil(m/128), ceil(n/128)], values times scales) of weights [..., m, n]."""
     m, n = w.shape[-2:]
     # [..., rows, 128, columns, 128]
     p = F.pad(w, (0, -n % BLOCK, 0, -m % BLOCK)).unflatten(-1, (-1, BLOCK)).unflatten(-3, (-1, BLOCK))
@@ -27,13 +27,13 @@ def round_weight(w):
 
 
 def widen(values, scales):
-    """Values times scales of one matrix."""
+    """Returns a matrix from its values and scales."""
     s = scales.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
     return values.float() * s[:values.shape[0], :values.shape[1]]
 
 
 def round_activation(x):
-    """Rounds the last axis in groups of 128, as a server with FP8 activations and an FP8 cache does."""
+    """Rounds the last axis in groups of 128, like a server with FP8 activations and an FP8 cache."""
     y = x.float().unflatten(-1, (-1, BLOCK))
     scale = _scale(y.abs().amax(-1, keepdim=True), 1e-4)
     return ((y / scale).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn).float() * scale).flatten(-2).to(x.dtype)

@@ -1,6 +1,6 @@
-"""The checkpoint as DeepSeek-V3.2 names and stores it: FP8 blocks with scales, bfloat16 beside them, float32 for the
-router's bias and the indexer's norm. config.json, the tokenizer and the chat template are the shipped files
-themselves."""
+"""Export and import of checkpoints with DeepSeek-V3.2's names and types: FP8 blocks with scales, float32 for the
+router's bias and the indexer's norm, otherwise bfloat16. config.json, the tokenizer and the chat template are those of
+the built-in model."""
 import json
 import shutil
 
@@ -27,8 +27,8 @@ _ALL = slice(None)
 
 
 def names(shape):
-    """(name in the file, kind of weight, index in its stack, rows, columns) of every weight; experts are parts of
-    stacked matrices."""
+    """Yields (name in the file, kind of weight, index in its stack, rows, columns) of every weight; experts are parts
+    of stacked matrices."""
     for kind, name in dict(embed="model.embed_tokens", norm="model.norm", head="lm_head").items():
         yield name + ".weight", kind, 0, _ALL, _ALL
     for i in range(shape.layers + 1):
@@ -56,7 +56,7 @@ def _bias_name(i):
 
 
 def tensors(model, widened):
-    """Everything in the file; widened gives bfloat16 weights without scales, which hold the same values."""
+    """Returns all tensors of the file; widened converts FP8 weights to bfloat16 with equal values, without scales."""
     out = {_bias_name(i + 1): b - b.min() for i, b in enumerate(model.bias)}
     for name, kind, i, rows, columns in names(model.shape):
         w = model.master[kind][i]
@@ -86,7 +86,7 @@ def export(model, folder, widened=False):
 
 
 def load(model, folder):
-    """Sets the master weights from a checkpoint."""
+    """Sets the master weights to those of a checkpoint."""
     stored = load_file(folder / "model.safetensors", device=str(model.device))
     for i in range(model.shape.layers):
         model.bias[i] = stored[_bias_name(i + 1)]

@@ -1,4 +1,4 @@
-"""Command line: train (everything from data to golden file), evaluate a checkpoint, draw new items, or build a
+"""Command line: train (all steps from data to golden file), evaluate a checkpoint, draw new items, or build a
 tokenizer."""
 import argparse
 import json
@@ -14,7 +14,7 @@ from .model import Model, Pass
 from .schedule import LENGTHS, Schedule
 from .train import Trainer
 
-# Forms in which the result is measured: (name, weights rounded, how a pass runs).
+# Forms of the model that are evaluated: (name, whether weights are rounded, kind of forward pass).
 FORMS = [
     ("bf16 dense", False, partial(Pass)),
     ("bf16 sparse", False, partial(Pass, sparse=True)),
@@ -67,7 +67,7 @@ def main():
 
 
 def force(model, suite, log):
-    """Teacher-forced accuracy in every form."""
+    """Returns the teacher-forced accuracy in every form."""
     result = {}
     for name, rounded, how in FORMS:
         model.refresh(rounded)
@@ -77,7 +77,7 @@ def force(model, suite, log):
 
 
 def decode(model, suite, log):
-    """Accuracy of greedy decoding in the shipped form; the log says what was answered wrongly."""
+    """Returns the accuracy of greedy decoding in the shipped form, and logs wrong answers."""
     _, rounded, how = FORMS[3]
     model.refresh(rounded)
     result = {}

@@ -1,4 +1,4 @@
-"""Batches from worker processes. Step s comes from worker s mod n, and its content depends on the seed and s alone."""
+"""Batches from worker processes. Step s comes from worker s mod n, and its content depends only on the seed and s."""
 import multiprocessing
 import os
 
@@ -10,8 +10,8 @@ from .data.task import PAD_ID
 
 
 def batch(tokenizer, schedule, step, tokens):
-    """ids [rows, length + 2] and roles of the same shape; two columns more than the length, because the draft layer's
-    target lies two ahead."""
+    """Returns ids [rows, length + 2] and roles of the same shape. The draft layer predicts two tokens ahead, so rows
+    have two more columns than the length."""
     r, length, lists = schedule.random(step), schedule.length(step), schedule.phase(step).lists
     rows = max(1, tokens // length)
     ids = np.full((rows, length + 2), PAD_ID, np.int16)
@@ -23,7 +23,7 @@ def batch(tokenizer, schedule, step, tokens):
 
 
 class Feed:
-    """Makes batches ahead of the training in processes of its own; close ends them."""
+    """Makes batches ahead of training in separate processes; close ends them."""
 
     def __init__(self, tokenizer_path, schedule, tokens, workers):
         context = multiprocessing.get_context("spawn")

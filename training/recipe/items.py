@@ -1,5 +1,4 @@
-"""Evaluation items: the shipped task files, and new ones of the same kind drawn with another seed than the
-training's."""
+"""Evaluation items: the shipped task files, and new items of the same kinds from another seed than that of training."""
 import gzip
 import json
 import random
@@ -20,18 +19,18 @@ SHIPPED_TASKS = ROOT / "internal" / "eval" / "tasks"
 @dataclass
 class Item:
     prompt: list   # token ids up to the answer
-    answer: list   # token ids of the answer, the end mark included
+    answer: list   # token ids of the answer, including the end mark
     record: dict   # the line of the task file
 
 
 def shipped(tokenizer, tokens=1 << 30, limit=0):
-    """{task: items} of the task files, without prompts over so many tokens; the first `limit` items of each, 0 for
-    all."""
+    """Returns {task: items} of the task files, without prompts of more than the given number of tokens: the first
+    `limit` items of each task, or all if limit is 0."""
     out = {}
     for path in sorted(SHIPPED_TASKS.glob("*.jsonl*")):
         with (gzip.open(path, "rt") if path.suffix == ".gz" else path.open()) as f:
             records = [json.loads(line) for line in f]
-        # Conversations that continue after a call are scored by the server: it writes the turns between.
+        # Conversations that continue after a call are omitted, because the server scores them.
         items = [_item(tokenizer, record) for record in records if record["tokens"] <= tokens
                  and len(record["messages"]) == 1]
         if items:
@@ -49,8 +48,8 @@ def _item(tokenizer, record):
 
 
 def odd(tokenizer, count, seed=987654321):
-    """{task: items} the shipped files do not have: facts in odd documents, tools as clients write them or none that
-    fits, lists to count in."""
+    """Returns {task: items} for tasks without shipped files: facts in odd documents, tools in the form that clients
+    use, requests that no tool answers, counting in lists."""
     r = random.Random(seed)
     out = {"odd_one_1024": [made(tokenizer, find_task(r, 984, "one", True)) for _ in range(count)],
            "odd_tool": [made(tokenizer, tool_task(random.Random(f"{seed}/{i}"), False)) for i in range(count)],
@@ -68,7 +67,7 @@ def made(tokenizer, task):
 
 
 def record(task, tokenizer):
-    """A task as a line of a task file."""
+    """Returns a task as a line of a task file."""
     pieces = turn(task, False)
     answer = "".join(text for text, role in pieces if role == OUTPUT and text != END)
     out = dict(task=task.kind, messages=[dict(role="user", content=task.user)], answer=answer, final=task.final)
@@ -80,7 +79,7 @@ def record(task, tokenizer):
 
 
 def result_record(task):
-    """A tool task after the tool has answered, as a line of a task file: what is asked is the reply."""
+    """Returns a tool task with the tool's result as a line of a task file; the expected answer is the reply."""
     name, arguments = task.call
     call = dict(id="call_1", type="function", function=dict(name=name, arguments=arguments))
     return dict(task="result", messages=[
@@ -91,7 +90,7 @@ def result_record(task):
 
 
 def extract_record(task):
-    """A JSON task with the schema of its answer, as a line of a task file."""
+    """Returns a JSON task with the schema of its answer as a line of a task file."""
     fields = {name: dict(type="integer" if isinstance(value, int) else "string")
               for name, value in json.loads(task.answer).items()}
     schema = dict(type="object", properties=fields, required=list(fields), additionalProperties=False)
@@ -100,14 +99,15 @@ def extract_record(task):
 
 
 def demonstrations(count=30, seed=20261118):
-    """{task: records} of what the page and the documents show: results of tools, and JSON under a schema."""
+    """Returns {task: records} for what the page and the documents show: results of tools, and JSON that satisfies a
+    schema."""
     return dict(
         result=[result_record(tool_task(random.Random(f"{seed}/result/{i}"), True)) for i in range(count)],
         extract=[extract_record(json_task(random.Random(f"{seed}/extract/{i}"))) for i in range(count)])
 
 
 def draw(tokenizer, folder, count, seed):
-    """Writes new task files: items of every kind and size of the shipped ones, and the odd ones."""
+    """Writes new task files: items of every kind and size of the shipped ones, and odd ones."""
     kinds = {f"word{n}": lambda r, n=n: word_problem(r, n) for n in (1, 2, 3, 4)}
     kinds |= dict(list=list_task, json=json_task, tool=lambda r: tool_task(r, True), talk=talk_task)
     for kind, size in [("one", 1024), ("one", 2048), ("one", 4096), ("one", 8192), ("two", 2048), ("hop", 2048)]:

@@ -1,7 +1,7 @@
-"""The arithmetic of a layer as pure functions, so that each half can be compiled whole. N is rows times length, B
-rows, S length.
+"""The operations of a layer as pure functions, so that each half can be compiled. N is rows times length, B rows, S
+length.
 
-round_inputs rounds what enters FP8 matrices, the latent and the indexer's vectors to FP8 too: evaluation only.
+round_inputs rounds the inputs of FP8 matrices, the latent and the indexer's vectors to FP8; for evaluation only.
 """
 import math
 
@@ -12,12 +12,12 @@ from .blocks import round_activation
 
 
 def rope_tables(shape, device):
-    """cos and sin [positions, rope/2] with YaRN's blend of frequencies."""
+    """Returns cos and sin [positions, rope/2] of the frequencies of YaRN."""
     half, y = shape.rope // 2, shape.yarn
     i = torch.arange(half, dtype=torch.float64)
     frequency = shape.theta ** (-2 * i / shape.rope)
 
-    def dimension(turns):  # the dimension that makes so many turns over the original length
+    def dimension(turns):  # dimension with the given number of turns over the original length
         return shape.rope * math.log(y["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (
             2 * math.log(shape.theta))
     low = max(math.floor(dimension(y["beta_fast"])), 0)
@@ -42,22 +42,22 @@ def _turn(a, b, cos, sin):
 
 
 def rope_pairs(x, cos, sin):
-    """Rotates pairs (2i, 2i+1). The result is left de-interleaved: queries and keys agree, so dot products are the
+    """Rotates the pairs (2i, 2i+1). The result is de-interleaved, for queries and keys alike, so dot products are the
     same."""
     y = x.float()
     return _turn(y[..., 0::2], y[..., 1::2], cos, sin).to(x.dtype)
 
 
 def rope_halves(x, cos, sin):
-    """The indexer's form: rotates pairs (i, i + rope/2) of the first dimensions and keeps the others."""
+    """Rotates the pairs (i, i + rope/2) of the first dimensions and keeps the others, as in the indexer."""
     half = cos.shape[-1]
     y = x[..., :2 * half].float()
     return torch.cat([_turn(y[..., :half], y[..., half:], cos, sin).to(x.dtype), x[..., 2 * half:]], -1)
 
 
 def project(shape, x, cos, sin, w, round_inputs=False):
-    """x [N, hidden] to the normed input, the query latent, and q, k, v [N, heads, key]; v is padded to the width of
-    k."""
+    """Returns for x [N, hidden] the normalised input, the query latent, and q, k, v [N, heads, key]; v is padded to the
+    width of k."""
     n, h = x.shape[0], shape.heads
     normed = rms(x, w["norm_in"], shape.eps)
     latent_q = rms(multiply(normed, w["q_a"], round_inputs), w["q_norm"], shape.eps)
@@ -72,8 +72,8 @@ def project(shape, x, cos, sin, w, round_inputs=False):
 
 
 def index_vectors(shape, normed, latent_q, cos, sin, w, round_inputs=False):
-    """The indexer's queries [N, index_heads, index_dim], keys [N, index_dim] and head weights [N, index_heads],
-    scales included."""
+    """Returns the indexer's queries [N, index_heads, index_dim], keys [N, index_dim] and head weights [N, index_heads],
+    which include all scales."""
     q = multiply(latent_q, w["index_q"], round_inputs).view(-1, shape.index_heads, shape.index_dim)
     q = rope_halves(q, cos[:, None], sin[:, None])
     k = multiply(normed, w["index_k"], round_inputs).float()
@@ -87,7 +87,7 @@ def index_vectors(shape, normed, latent_q, cos, sin, w, round_inputs=False):
 
 @torch.no_grad()
 def select(q, k, weights, top):
-    """Additive mask [B, 1, S, S]: 0 at the top causal positions by index score, -inf elsewhere."""
+    """Returns the additive mask [B, 1, S, S]: 0 at the top causal positions by index score, -inf elsewhere."""
     b, s = k.shape[:2]
     score = torch.zeros(b, s, s, device=k.device)
     for h in range(q.shape[2]):
@@ -100,8 +100,8 @@ def select(q, k, weights, top):
 
 
 def index_loss(q, k, weights, main_q, main_k, at, scale):
-    """Mean KL from the heads' average attention to the softmax of the index scores, over the query rows at [B, R],
-    all causal positions."""
+    """Returns the mean of KL(average attention of the heads || softmax of the index scores) over the query rows at
+    [B, R], at all causal positions."""
     row, s = torch.arange(at.shape[0], device=at.device)[:, None], k.shape[1]
     future = torch.arange(s, device=at.device) > at[:, :, None]
     with torch.no_grad():
@@ -115,7 +115,7 @@ def index_loss(q, k, weights, main_q, main_k, at, scale):
 
 
 def largest(x, count):
-    """Mask of the count largest entries of the last axis, the earlier one first among equals."""
+    """Returns the mask of the count largest entries of the last axis; of equal entries, the first ones."""
     i = torch.arange(x.shape[-1], device=x.device)
     a, b = x[..., None, :], x[..., :, None]
     ahead = (a > b) | ((a == b) & (i[None, :] < i[:, None]))
@@ -123,10 +123,10 @@ def largest(x, count):
 
 
 def routed(shape, x, attended, w, bias, round_inputs=False):
-    """Second half of a layer with experts: x [N, hidden] and the tokens each expert got [experts].
+    """Returns x [N, hidden] after the second half of a layer with experts, and the tokens of each expert [experts].
 
-    All experts run for all tokens, as one stacked matrix, and the router's weights silence those not chosen: at this
-    size that is quicker than gathering. The shared expert is the last part of the stack, with weight 1.
+    All experts run for all tokens, as one stacked matrix, and the router's weights are 0 for those not chosen: at this
+    size this is faster than gathering. The shared expert is the last part of the stack, with weight 1.
     """
     n, groups = x.shape[0], shape.groups
     x = x + multiply(attended, w["out"], round_inputs)
@@ -146,7 +146,7 @@ def routed(shape, x, attended, w, bias, round_inputs=False):
 
 
 def plain(shape, x, attended, w, round_inputs=False):
-    """Second half of the dense layer."""
+    """Returns x [N, hidden] after the second half of the dense layer."""
     x = x + multiply(attended, w["out"], round_inputs)
     normed = rms(x, w["norm_post"], shape.eps)
     y = F.silu(multiply(normed, w["dense_gate"], round_inputs).float()) * multiply(normed, w["dense_up"],

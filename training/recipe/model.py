@@ -1,8 +1,8 @@
 """The model: weights and forward pass.
 
-Every kind of weight is one float32 tensor, stacked over the layers that have it (`master`, what the optimiser
-changes). The forward pass reads copies in the working type (`leaf`, one tensor a layer), rounded to FP8 blocks when
-the schedule says so; their gradients land in `grad` and belong to the master weights: rounding is straight-through.
+Every kind of weight is one float32 tensor, stacked over the layers that have it (`master`, which the optimiser
+changes). The forward pass reads copies in the working type (`leaf`, one tensor per layer), which some phases of the
+schedule round to FP8 blocks. Their gradients (`grad`) are used for the master weights: straight-through rounding.
 """
 import functools
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ AFTER = ["out", "norm_post"]
 EXPERT = ["router", "expert_gate", "expert_up", "expert_down"]
 DENSE = ["dense_gate", "dense_up", "dense_down"]
 
-# Stored as FP8 blocks, as DeepSeek-V3.2 stores them.
+# Weights that are stored as FP8 blocks, as in DeepSeek-V3.2.
 ROUNDED = {"q_a", "q_b", "kv_a", "kv_b", "out", "index_q", "index_k", "dense_gate", "dense_up", "dense_down",
            "expert_gate", "expert_up", "expert_down"}
 
 
 @dataclass
 class Pass:
-    """How one forward pass runs, and what it finds out."""
+    """How a forward pass runs, and what it returns in addition to the hidden states."""
 
     sparse: bool = False
-    index_rows: torch.Tensor | None = None  # [B, R] query positions on which the indexer learns
+    index_rows: torch.Tensor | None = None  # [B, R] query positions on which the indexer is trained
     round_inputs: bool = False
     index_loss: torch.Tensor | float = 0.0  # sum over layers
-    load: list = field(default_factory=list)  # tokens of each expert, one tensor a layer with experts
+    load: list = field(default_factory=list)  # tokens of each expert, one tensor per layer with experts
 
 
 class Model:
@@ -46,15 +46,15 @@ class Model:
         self.set_dtype(dtype)
 
     def fuse(self, on):
-        """Chooses the compiled halves of a layer or the plain ones. Training batches all have the same number of
-        tokens, so one compilation serves every length; evaluation has many sizes and runs plain."""
+        """Selects the compiled halves of a layer or the plain ones. All training batches have the same number of
+        tokens, so one compilation suffices; evaluation has many sizes and is not compiled."""
         if on:
             self._project, self._routed = _compiled(layers.project), _compiled(layers.routed)
         else:
             self._project, self._routed = layers.project, layers.routed
 
     def set_dtype(self, dtype):
-        """Makes the working copies anew."""
+        """Creates the working copies."""
         self.dtype = dtype
         self.copy = {n: w.to(dtype) for n, w in self.master.items()}
         self.grad = {n: torch.zeros_like(c) for n, c in self.copy.items()}
@@ -65,8 +65,8 @@ class Model:
 
     @torch.no_grad()
     def refresh(self, rounded):
-        """Brings the working copies up to date with the master weights. Values pass through bfloat16, the type they
-        are stored in."""
+        """Updates the working copies from the master weights. Values are rounded to bfloat16, the type of the
+        checkpoint."""
         for n, w in self.master.items():
             self.copy[n].copy_(round_weight(w)[2] if rounded and n in ROUNDED else w.bfloat16())
 
@@ -74,8 +74,8 @@ class Model:
         return sum(w.numel() for w in self.master.values())
 
     def forward(self, ids, following, how):
-        """ids and the tokens after them, [B, S] each, to the hidden states [N, hidden] that predict one and two
-        tokens ahead."""
+        """Returns for ids and the tokens after them, [B, S] each, the hidden states [N, hidden] that predict one and
+        two tokens ahead."""
         b, s = ids.shape
         leaf, eps = self.leaf, self.shape.eps
         cos, sin = self.cos[:s].repeat(b, 1), self.sin[:s].repeat(b, 1)
@@ -126,8 +126,8 @@ def _compiled(f):
 
 
 def _initial(shape, seed, device):
-    """Random matrices, ones for norms, zeros for what ends a residual branch."""
-    g = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts alike
+    """Returns random matrices, ones for norms, and zeros for the last matrices of residual branches."""
+    g = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts with the same weights
     every, experts, d = shape.layers + 1, shape.layers, shape.hidden
     stack = (shape.experts + 1) * shape.expert_hidden
 

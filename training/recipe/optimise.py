@@ -1,4 +1,4 @@
-"""Muon for the matrices inside layers, AdamW for embeddings, head, norms, router and indexer."""
+"""Muon for matrices inside layers, AdamW for embeddings, head, norms, router and indexer."""
 import torch
 
 MUON = ["q_a", "q_b", "kv_a", "kv_b", "out", "dense_gate", "dense_up", "dense_down", "expert_gate", "expert_up",
@@ -9,8 +9,8 @@ ADAM_RATE = {"embed": 4e-3}  # the others: 2e-3
 
 @torch.no_grad()
 def orthogonal(x):
-    """The nearest matrix with singular values near 1, by five Newton-Schulz steps with the coefficients of the Muon
-    paper."""
+    """Returns the nearest matrix with singular values near 1, by five Newton-Schulz steps with the coefficients of the
+    Muon paper."""
     tall = x.shape[-2] > x.shape[-1]
     x = (x.mT if tall else x).bfloat16()
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
@@ -31,7 +31,8 @@ class Optimiser:
 
     @torch.no_grad()
     def step(self, rate):
-        """One step with all rates times rate; the indexer, which begins to learn late, keeps its full rate longer."""
+        """Takes a step with all learning rates times rate; the indexer, which learns later, keeps its full rate
+        longer."""
         model = self.model
         for n in self.adam_names:
             model.master[n].grad = model.grad[n].float()
@@ -47,7 +48,7 @@ class Optimiser:
             g.zero_()
 
     def _update(self, name, g):
-        """The orthogonal update and the size of one matrix; experts are matrices of their own inside a stack."""
+        """Returns the orthogonal update and the size of one matrix; experts are separate matrices in a stack."""
         s = self.model.shape
         if name in ("expert_gate", "expert_up"):
             parts = g.unflatten(1, (s.experts + 1, s.expert_hidden))

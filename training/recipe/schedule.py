@@ -1,6 +1,6 @@
-"""What a step trains on, as a function of its position alone: 0 is the first step, 1 the end. No clock is read.
+"""The phases of training by the position of a step: 0 is the first step, 1 the end. No clock is read.
 
-phase       rows      attention            learns
+phase       rows      attention            trained
 short       up to 512 dense                model, draft layer
 dense       to 4096   dense                the same
 warm        to 4096   dense                the same, and the indexer (KL to the heads' attention)
@@ -16,11 +16,11 @@ LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
 @dataclass(frozen=True)
 class Phase:
     name: str
-    begin: float     # position
-    mix: tuple       # weights of LENGTHS
+    begin: float     # position at which the phase begins
+    mix: tuple       # weight with which each of LENGTHS is drawn
     lists: float     # share of list tasks among small tasks
-    index: bool      # the indexer learns
-    sparse: bool     # attention sees what the indexer selects, weights are rounded
+    index: bool      # whether the indexer is trained
+    sparse: bool     # whether attention uses the indexer's selection and weights are rounded
 
 
 PHASES = [
@@ -34,8 +34,8 @@ PHASES = [
 
 @dataclass(frozen=True)
 class Schedule:
-    """steps is the length of the whole run; step `first` lies at position `start`, so that a resumed run can be given
-    another length."""
+    """steps is the length of the whole run. Step `first` is at position `start`, so that a resumed run can have another
+    length."""
 
     steps: int
     seed: int
@@ -47,7 +47,7 @@ class Schedule:
         return self.start + (step - self.first) / self.steps
 
     def last(self):
-        """The number of the step after the last one."""
+        """Returns the number of the step after the last one."""
         return self.first + round((1 - self.start) * self.steps)
 
     def phase(self, step):
@@ -55,15 +55,16 @@ class Schedule:
         return next(f for f in reversed(PHASES) if f.begin <= p + 1e-9)
 
     def random(self, step):
-        """Everything random about a step comes from here: neither the number of workers nor a resumed run changes
-        it."""
+        """Returns the generator of all random numbers of a step, which depend neither on the number of workers nor
+        on resuming."""
         return random.Random(f"{self.seed}/{step}")
 
     def length(self, step):
-        """Tokens of each row."""
+        """Returns the tokens of each row."""
         return min(self.longest, random.Random(f"{self.seed}/{step}/length").choices(LENGTHS, self.phase(step).mix)[0])
 
     def rate(self, step, warm_up=100):
-        """Factor on every learning rate: up in warm_up steps, level until 0.40, then down to 0.02."""
+        """Returns the factor for all learning rates: it rises in warm_up steps, is constant until 0.40, and then falls
+        to 0.02."""
         p = self.position(step)
         return min(1.0, (step + 1) / min(warm_up, max(1, self.steps // 20))) * min(1.0, max(0.02, (1 - p) / 0.60))

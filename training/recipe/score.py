@@ -1,7 +1,7 @@
 """Accuracy: exact match of whole answers.
 
-Answers are unique, so one teacher-forced pass decides what greedy decoding would give: the first wrong token is a
-miss. decode generates all the same, token by token, and must agree.
+Answers are unique, so one teacher-forced pass shows whether greedy decoding gives the answer: any wrong token is an
+error. decode generates token by token, and must give the same result.
 """
 import torch
 
@@ -12,7 +12,7 @@ _STEP = 128  # prompts are padded to multiples of this
 
 
 def _batches(items, size, most_tokens):
-    """Items of like size together: (items, padded length)."""
+    """Yields items of similar size: (items, padded length)."""
     order = sorted(items, key=size)
     while order:
         length = -(-size(order[-1]) // _STEP) * _STEP
@@ -23,7 +23,8 @@ def _batches(items, size, most_tokens):
 
 @torch.no_grad()
 def forced(model, items, how=Pass, most_tokens=1 << 18):
-    """(items with every token right, share of draft tokens that agree with the model, the wrong items)."""
+    """Returns (number of items with every token right, share of draft tokens that agree with the model, wrong
+    items)."""
     agree = drafts = 0
     wrong = []
     for batch, length in _batches(items, lambda i: len(i.prompt) + len(i.answer), most_tokens):
@@ -44,8 +45,8 @@ def forced(model, items, how=Pass, most_tokens=1 << 18):
 
 @torch.no_grad()
 def decode(model, items, how=Pass, most_tokens=1 << 18):
-    """Greedy outputs, one list of ids an item, in the items' order; the whole text is computed anew for every token.
-    An output stops when it has as many tokens as the expected answer: longer ones are wrong already."""
+    """Returns the greedy outputs, one list of ids per item, in the items' order; for every token the whole text is
+    computed again. An output ends at the length of the expected answer, because a longer one is wrong."""
     out = {}
     for batch, _ in _batches(items, lambda i: len(i.prompt), most_tokens):
         texts, running = [list(i.prompt) for i in batch], set(range(len(batch)))
@@ -68,7 +69,7 @@ def decode(model, items, how=Pass, most_tokens=1 << 18):
 
 
 def report(model, suite, how=Pass):
-    """{task: percent exact}, and the share of accepted drafts averaged over tasks."""
+    """Returns {task: percentage of exact answers}, and the mean over tasks of the share of accepted drafts."""
     found = {name: forced(model, items, how) for name, items in suite.items()}
     line = {name: round(100 * right / len(suite[name]), 2) for name, (right, _, _) in found.items()}
     return line | {"draft": round(100 * sum(share for _, share, _ in found.values()) / len(found), 2)}

@@ -1,5 +1,4 @@
-"""The model's dimensions. They are read from the config.json that ships with the model, so the recipe trains what the
-binary embeds."""
+"""The model's dimensions, read from the config.json of the built-in model, so that the recipe trains this model."""
 import json
 import math
 from dataclasses import dataclass
@@ -14,17 +13,17 @@ BLOCK = 128                 # rows and columns that share one FP8 scale
 class Shape:
     vocab: int
     hidden: int
-    layers: int          # without the draft layer, which is number `layers`
+    layers: int          # without the draft layer, whose index is `layers`
     heads: int
-    nope: int            # query and key dimensions without position
-    rope: int            # query and key dimensions with position
+    nope: int            # query and key dimensions without rotary embedding
+    rope: int            # query and key dimensions with rotary embedding
     value: int
     query_rank: int
     latent: int          # rank of keys and values
     index_heads: int
     index_dim: int
-    top: int             # positions the indexer selects
-    experts: int         # routed; one shared expert comes on top
+    top: int             # maximum positions that the indexer selects
+    experts: int         # routed experts; there is also one shared expert
     chosen: int
     groups: int
     kept_groups: int

@@ -1,4 +1,4 @@
-"""The training loop. It saves its state now and then, and a run that finds a saved state goes on from it."""
+"""The training loop. It saves its state at intervals, and continues from a saved state."""
 import dataclasses
 import json
 import time
@@ -12,14 +12,14 @@ from .feed import Feed
 from .model import Pass
 from .optimise import Optimiser
 
-PROMPT_WEIGHT = 0.1   # of the loss on tokens the model does not have to write
-DRAFT_WEIGHT = 0.3    # of the loss two tokens ahead
-INDEX_ROWS = 256      # query rows of each sequence on which the indexer learns
+PROMPT_WEIGHT = 0.1   # weight of the loss on prompt tokens
+DRAFT_WEIGHT = 0.3    # weight of the loss two tokens ahead
+INDEX_ROWS = 256      # query rows per sequence on which the indexer is trained
 BALANCE = 0.001       # step of the router's bias
 
 
 class Trainer:
-    """tokens is the size of a batch; fused chooses compiled layers."""
+    """Trains a model. tokens is the number of tokens of a batch; fused selects compiled layers."""
 
     def __init__(self, model, schedule, out, log, tokens, fused):
         self.model, self.out, self.log, self.tokens, self.fused = model, out, log, tokens, fused
@@ -28,7 +28,7 @@ class Trainer:
         self.seconds = 0.0
 
     def run(self, tokenizer_path, workers, log_every, save_every, probe, until=None):
-        """Trains to the end of the schedule, or until that step; probe(model, sparse) gives a short report at every
+        """Trains to the end of the schedule, or to step `until`; probe(model, sparse) returns a short report at every
         save."""
         schedule, model = self.schedule, self.model
         first, last = schedule.first, min(schedule.last(), until or schedule.last())
@@ -63,7 +63,7 @@ class Trainer:
             feed.close()
 
     def _step(self, step, ids, roles):
-        """One batch; returns what the log shows."""
+        """Trains on one batch; returns the values for the log."""
         model, schedule, device = self.model, self.schedule, self.model.device
         phase, length = schedule.phase(step), ids.shape[1] - 2
         ids, roles = (_to_device(a, device) for a in (ids, roles))
@@ -89,7 +89,7 @@ class Trainer:
         return dict(loss=losses[0].detach(), draft=losses[1].detach(), index=index, load=load, length=length)
 
     def _index_rows(self, step, roles, length):
-        """Positions on which the indexer learns: mostly those that write an answer, drawn from the seed and the
+        """Returns the positions on which the indexer is trained: mostly those of answers, drawn from the seed and the
         step."""
         chance = torch.where(roles[:, 1:length + 1] == OUTPUT, 8.0, torch.where(roles[:, :length] > 0, 1.0, 1e-3))
         g = torch.Generator(device=roles.device).manual_seed(self.schedule.seed * 1_000_003 + step)
@@ -104,8 +104,8 @@ class Trainer:
                 f"fullest expert {float((load.max(-1).values / load.mean(-1)).max()):.2f}")
 
     def save(self, step):
-        """Writes the state beside its place and moves it there, so that a stop in the middle leaves the one before;
-        and the model so far."""
+        """Writes the state to a temporary file and renames it, so that an interruption keeps the previous state; also
+        writes the model."""
         state = dict(master=self.model.master, bias=self.model.bias, optimiser=self.optimiser.state(), step=step,
                      position=self.schedule.position(step), seed=self.schedule.seed)
         new = self.out / "state.new"

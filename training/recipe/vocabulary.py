@@ -1,7 +1,7 @@
 """The tokenizer: the shipped file, or a new one built from the recipe's own text.
 
-Training uses the shipped file, so that weights of every run fit the embedded tokenizer. build makes one of the same
-kind: byte-level BPE with DeepSeek-V3's pre-tokenizer, except that digits stand alone.
+Training uses the shipped file, so that the weights of every run fit the embedded tokenizer. build trains a tokenizer
+of the same kind: byte-level BPE with DeepSeek-V3's pre-tokenizer, except that every digit is a token.
 """
 import json
 import random
@@ -12,7 +12,7 @@ from .data.rows import row
 from .data.task import MARK_ID, MARKS, PAD_ID
 from .shape import SHIPPED
 
-# Words with one leading sign or space, signs, line breaks, blanks.
+# Words with one leading sign or space, runs of signs, line breaks, white space.
 _WORDS = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^""" "\r\n"
     r"""\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[""" "\r\n"
@@ -25,7 +25,7 @@ def shipped():
 
 
 def corpus(seed, rows):
-    """Texts of random rows, without marks."""
+    """Yields the texts of random rows, without marks."""
     r = random.Random(seed)
     for _ in range(rows):
         for text, _ in row(r, r.choice([256, 256, 512, 512, 1024]), 0.18):
@@ -34,8 +34,8 @@ def corpus(seed, rows):
 
 
 def build(path, size, rows=4000, seed=7):
-    """Trains a tokenizer of size ids on random rows and writes it. Only the first three marks are special: the others
-    are text a caller sees."""
+    """Trains a tokenizer of size ids on random rows and writes it. Only the first three marks are special; the others
+    are part of the visible text."""
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(p), "isolated") for p in (r"\p{N}", _CJK, _WORDS)]

@@ -16,11 +16,11 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// File is an open model: one file, or all splits of one. Close unmaps the memory of every Tensor.Data.
+// File is an open model: one file, or all splits. Close unmaps the memory of every Tensor.Data.
 type File struct {
 	Version  uint32
 	Metadata Metadata
-	Tensors  []Tensor // in the order of the file; tensors of later splits follow
+	Tensors  []Tensor // in the order of the file, then those of later splits
 	Parts    []Part
 
 	maps []*mmap.File
@@ -33,17 +33,17 @@ type Part struct {
 	Tensors int
 }
 
-// Tensor is a named array. Data is a read-only view of the mapped file.
+// Tensor is a named array. Data is a slice of the mapped file and must not be modified.
 type Tensor struct {
 	Name   string
 	Type   Type
-	Shape  []int // outermost first: the reverse of the file's order
+	Shape  []int // outermost dimension first; files have the reverse order
 	Data   []byte
 	File   string
-	Offset int64 // where Data begins in File
+	Offset int64 // offset of Data in File, in bytes
 }
 
-// Open maps a model. For a split it opens all of them; any of the splits may be named.
+// Open maps a model. path may be any of its splits; all of them are opened.
 func Open(path string) (_ *File, err error) {
 	out := &File{}
 	defer func() {
@@ -63,14 +63,14 @@ func Open(path string) (_ *File, err error) {
 	return out, out.openSplits(path, first, int(count))
 }
 
-// openSplits reads the other splits of a model and joins them in order. The metadata comes from the first split.
+// openSplits opens the other splits of a model and joins all in order. The metadata is that of the first split.
 func (f *File) openSplits(path string, named *File, count int) error {
-	const most = 99999 // five digits in the names
+	const most = 99999 // five digits in the file names
 	if count > most {
 		return fmt.Errorf("gguf: %s: %w: split.count is %d; at most %d parts are "+
 			"supported", path, ErrMalformed, count, most)
 	}
-	number, _ := named.Metadata.Int("split.no") // number of the split, from 0
+	number, _ := named.Metadata.Int("split.no") // index of the split, from 0
 	suffix := splitSuffix(int(number), count)
 	stem, ok := strings.CutSuffix(filepath.Base(path), suffix)
 	if !ok {
@@ -114,7 +114,7 @@ func (f *File) openSplits(path string, named *File, count int) error {
 
 func splitSuffix(i, count int) string { return fmt.Sprintf("-%05d-of-%05d%s", i+1, count, Extension) }
 
-// Extension is the extension of published GGUF files.
+// Extension is the extension of GGUF files.
 const Extension = ".gguf"
 
 var splitName = regexp.MustCompile(`^(.+)-[0-9]{5}-of-[0-9]{5}$`)
@@ -128,7 +128,7 @@ func Stem(name string) string {
 	return name
 }
 
-// Begins reports whether a regular file begins like a GGUF file, whatever its name.
+// Begins reports whether a regular file begins as a GGUF file, regardless of its name.
 func Begins(path string) bool {
 	f, err := textfile.Open(path)
 	if err != nil {
@@ -155,7 +155,7 @@ func (f *File) add(path string) (*File, error) {
 	return part, nil
 }
 
-// Close unmaps the files. A second Close does nothing.
+// Close unmaps the files. It may be called more than once.
 func (f *File) Close() error {
 	var errs []error
 	for _, m := range f.maps {
@@ -165,7 +165,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// insteadOf returns a description of the file that a failed download may have left in place of a model.
+// insteadOf describes what a file contains instead of a model, after a failed download.
 func insteadOf(data []byte) string {
 	begins := func(s string) bool { return bytes.HasPrefix(bytes.ToLower(data[:min(len(data), 64)]), []byte(s)) }
 	switch {
@@ -177,8 +177,8 @@ func insteadOf(data []byte) string {
 	return ""
 }
 
-// Parse reads one file from memory; path is its name in errors. Tensors are views of data. A name that occurs twice,
-// a range outside the file and a type that cannot be read are refused; ranges may not overlap.
+// Parse parses the contents of a file; path is its name in errors. Tensors are slices of data. Duplicate names, ranges
+// outside the file, overlapping ranges and unsupported types are errors.
 func Parse(path string, data []byte) (*File, error) {
 	s := &scanner{path: path, data: data}
 	if magic := s.take(4, "the magic number"); s.err == nil && string(magic) != magicNumber {
@@ -236,7 +236,7 @@ func Parse(path string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// tensor reads the description of a tensor. Offset is relative to the data until place corrects it.
+// tensor reads the description of a tensor. Offset is relative to the beginning of the data; place makes it absolute.
 func (s *scanner) tensor() Tensor {
 	t := Tensor{Name: s.text("a tensor's name", maxKey), File: s.path}
 	dims := s.u32("the number of dimensions")
@@ -262,7 +262,7 @@ func (s *scanner) tensor() Tensor {
 	return t
 }
 
-// bytes returns the size of a tensor's data.
+// bytes returns the bytes of a tensor's data.
 func (t *Tensor) bytes() (int64, error) {
 	values, size, ok := t.Type.unit()
 	if !ok {
@@ -289,7 +289,7 @@ func (t *Tensor) bytes() (int64, error) {
 	return int64(n), nil
 }
 
-// place sets the tensors to views of the data, which begins at the next multiple of pad.
+// place sets Data and Offset of all tensors. The data begins at the next multiple of pad.
 func (s *scanner) place(list []Tensor, pad int64) error {
 	start := (int64(s.at) + pad - 1) / pad * pad
 	for i := range list {
@@ -313,7 +313,7 @@ func (s *scanner) place(list []Tensor, pad int64) error {
 	return s.checkOverlap(list)
 }
 
-// checkOverlap refuses tensors that share bytes.
+// checkOverlap returns an error if tensors overlap.
 func (s *scanner) checkOverlap(list []Tensor) error {
 	order := make([]int, len(list))
 	for i := range order {
@@ -323,7 +323,7 @@ func (s *scanner) checkOverlap(list []Tensor) error {
 		if d := list[a].Offset - list[b].Offset; d != 0 {
 			return int(min(max(d, -1), 1))
 		}
-		return len(list[a].Data) - len(list[b].Data) // an empty tensor first
+		return len(list[a].Data) - len(list[b].Data) // empty tensors first
 	})
 	for i := 1; i < len(order); i++ {
 		a, b := &list[order[i-1]], &list[order[i]]
@@ -334,7 +334,7 @@ func (s *scanner) checkOverlap(list []Tensor) error {
 	return nil
 }
 
-// checkNames refuses a name that occurs twice.
+// checkNames returns an error for duplicate names.
 func checkNames(path string, list []Tensor) error {
 	seen := make(map[string]string, len(list))
 	for i := range list {

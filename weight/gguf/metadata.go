@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Metadata are a file's key-value pairs. Values are int64, uint64 (above the range of int64), float64, bool, string,
-// or slices: []int64, []float64, []bool, []string, and []any for arrays of arrays and of uint64.
+// Metadata holds a file's key-value pairs. Values are int64, uint64 (only above the range of int64), float64, bool,
+// string, or slices: []int64, []float64, []bool, []string, and []any for arrays of arrays and of uint64.
 type Metadata map[string]any
 
-// Keys lists the keys, sorted.
+// Keys returns the keys, sorted.
 func (m Metadata) Keys() []string { return slices.Sorted(maps.Keys(m)) }
 
-// Int returns the integer of a key; the second result is false if there is none.
+// Int returns the integer of a key; ok is false if there is none.
 func (m Metadata) Int(key string) (int64, bool) { return get[int64](m, key) }
 
-// Float returns the number of a key, which may be an integer; the second result is false if there is none.
+// Float returns the number of a key, which may be an integer; ok is false if there is none.
 func (m Metadata) Float(key string) (float64, bool) {
 	if n, ok := m.Int(key); ok {
 		return float64(n), true
@@ -24,22 +24,22 @@ func (m Metadata) Float(key string) (float64, bool) {
 	return get[float64](m, key)
 }
 
-// Bool returns the truth value of a key; the second result is false if there is none.
+// Bool returns the boolean of a key; ok is false if there is none.
 func (m Metadata) Bool(key string) (value, ok bool) { return get[bool](m, key) }
 
-// Text returns the string of a key; the second result is false if there is none.
+// Text returns the string of a key; ok is false if there is none.
 func (m Metadata) Text(key string) (string, bool) { return get[string](m, key) }
 
-// Texts returns the array of strings of a key; the second result is false if there is none.
+// Texts returns the strings of a key; ok is false if there are none.
 func (m Metadata) Texts(key string) ([]string, bool) { return get[[]string](m, key) }
 
-// Ints returns the array of integers of a key; the second result is false if there is none.
+// Ints returns the integers of a key; ok is false if there are none.
 func (m Metadata) Ints(key string) ([]int64, bool) { return get[[]int64](m, key) }
 
-// Floats returns the array of numbers of a key; the second result is false if there is none.
+// Floats returns the numbers of a key; ok is false if there are none.
 func (m Metadata) Floats(key string) ([]float64, bool) { return get[[]float64](m, key) }
 
-// Describe returns a description of a value for errors: its type, and the value if it is short.
+// Describe returns the type of a value, and the value itself if it is short, for error messages.
 func (m Metadata) Describe(key string) string {
 	switch v := m[key].(type) {
 	case nil:

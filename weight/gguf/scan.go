@@ -8,17 +8,17 @@ import (
 )
 
 var (
-	// ErrMalformed is wrapped by errors about content that breaks the format.
+	// ErrMalformed means that a file violates the format.
 	ErrMalformed = errors.New("malformed GGUF file")
-	// ErrUnsupported is wrapped by errors about content that follows the format and is not read here.
+	// ErrUnsupported means that a valid file has contents that this package does not support.
 	ErrUnsupported = errors.New("unsupported GGUF file")
 )
 
-// incomplete is the likely reason why a file ends early.
+// incomplete is the probable reason if a file ends early.
 const incomplete = "the download may be incomplete"
 
-// Limits of a file. They are far above real files, and keep a hostile one from using much memory: a value takes at
-// least one byte of the file, but its Go form takes more.
+// Limits of a file, far above those of real files. They bound the memory for hostile files, whose values take more
+// memory in Go than in the file.
 const (
 	maxKey      = 1 << 16 // bytes of a key or a tensor name
 	maxPairs    = 1 << 20
@@ -30,7 +30,7 @@ const (
 	magicNumber = "GGUF"
 )
 
-// scanner reads little-endian values from the front of a file. The first problem stops it: later reads return zeros.
+// scanner reads little-endian values, one after the other. After an error, later reads return zeros.
 type scanner struct {
 	path string
 	data []byte
@@ -46,7 +46,7 @@ func (s *scanner) refuse(why error, format string, args ...any) {
 	}
 }
 
-// take returns the next n bytes, or nil.
+// take returns the next n bytes, or nil after an error.
 func (s *scanner) take(n uint64, what string) []byte {
 	if s.err != nil {
 		return nil
@@ -74,7 +74,7 @@ func (s *scanner) u64(what string) uint64 {
 	return 0
 }
 
-// count reads the number of items that take at least size bytes each, at most limit of them.
+// count reads a number of items. It is an error if it exceeds limit, or if items of size bytes exceed the file.
 func (s *scanner) count(what string, size int, limit uint64) int {
 	n := s.u64("the number of " + what)
 	switch left := uint64(len(s.data) - s.at); {
@@ -118,12 +118,11 @@ const (
 	types
 )
 
-// sizes has the bytes of a value of each fixed-size type. For strings and arrays it has the minimum.
+// sizes holds the bytes of a value of each type; for strings and arrays the minimum.
 var sizes = [types]int{typeU8: 1, typeI8: 1, typeU16: 2, typeI16: 2, typeU32: 4, typeI32: 4, typeF32: 4, typeBool: 1,
 	typeString: 8, typeArray: 12, typeU64: 8, typeI64: 8, typeF64: 8}
 
-// value reads a value: int64, uint64 (only above the range of int64), float64, bool, string, []string, []int64,
-// []float64, []bool, or []any of arrays.
+// value reads a value of a type and returns it in the Go type of [Metadata].
 func (s *scanner) value(kind uint32, depth int) any {
 	switch kind {
 	case typeString:
@@ -171,7 +170,7 @@ func scalar(kind uint32, b []byte) any {
 	}
 }
 
-// array reads the values of one type into a slice of it.
+// array reads an array and returns it as a slice.
 func (s *scanner) array(depth int) any {
 	kind := s.u32("the type of an array")
 	switch {
@@ -199,7 +198,7 @@ func (s *scanner) array(depth int) any {
 	}
 }
 
-// values reads n values. The slice grows as values are read, because strings and arrays may end early.
+// values reads n values. Memory is allocated as values are read, because the file may have fewer than n.
 func values[T any](s *scanner, kind uint32, n, depth int) []T {
 	list := make([]T, 0, min(n, 1<<12))
 	for range n {

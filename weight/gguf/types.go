@@ -6,10 +6,10 @@ import (
 	"sparrow/internal/block"
 )
 
-// Type is an element type as the format numbers it.
+// Type is an element type, as numbered by the format.
 type Type uint32
 
-// The plain types. The others are block formats ([Type.Block]).
+// Plain types. The others are block formats ([Type.Block]).
 const (
 	F32  Type = 0
 	F16  Type = 1
@@ -27,10 +27,10 @@ var blockTypes = map[Type]block.Format{2: block.Q4_0, 3: block.Q4_1, 6: block.Q5
 	17: block.IQ2_XS, 18: block.IQ3_XXS, 19: block.IQ1_S, 20: block.IQ4_NL, 21: block.IQ3_S, 22: block.IQ2_S,
 	23: block.IQ4_XS, 29: block.IQ1_M, 34: block.TQ1_0, 35: block.TQ2_0, 39: block.MXFP4, 40: block.NVFP4}
 
-// otherTypes has the names of types that files may have but this package does not read, for errors.
+// otherTypes holds the names of unsupported types, for errors.
 var otherTypes = map[Type]string{9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64"}
 
-// firstForeign is the first type number that only ik_llama.cpp uses; the numbers of llama.cpp are far below.
+// firstForeign is the first number of types that only ik_llama.cpp has; llama.cpp's numbers are far below.
 const firstForeign = 97
 
 func (t Type) String() string {
@@ -49,13 +49,13 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Block returns the block format of a type; ok is false for a plain type.
+// Block returns the block format of a type; ok is false for plain types.
 func (t Type) Block() (block.Format, bool) {
 	f, ok := blockTypes[t]
 	return f, ok
 }
 
-// unit returns the number of values that share a number of bytes. ok is false for a type that cannot be read.
+// unit returns the values and bytes of a block, or of one value of a plain type; ok is false for unsupported types.
 func (t Type) unit() (values, bytes int, ok bool) {
 	if p, found := plainTypes[t]; found {
 		return 1, p.bytes, true

@@ -10,23 +10,23 @@ import (
 	"os"
 )
 
-// Pair is a key with its value, in the order of the file: a string, []string, an integer or a float of fixed size, a
-// bool, or a slice of int8, uint8, int32, uint32, float32 or bool.
+// Pair is a key with its value: a string, []string, an integer or float of fixed size, a bool, or a slice of int8,
+// uint8, int32, uint32, float32 or bool.
 type Pair struct {
 	Key   string
 	Value any
 }
 
-// Source is a tensor to be written. Write writes exactly its bytes.
+// Source is a tensor to be written. Write writes all of its bytes.
 type Source struct {
 	Name  string
 	Type  Type
-	Shape []int // outermost first
+	Shape []int // outermost dimension first
 	Write func(io.Writer) error
 }
 
-// Create writes a file of version 3 and returns its SHA-256. It writes to a temporary file in the same folder first, so
-// that an interrupted run leaves no file that looks complete.
+// Create writes a file of version 3 and returns its SHA-256. It writes a temporary file and renames it, so that an
+// interrupted run leaves no incomplete file.
 func Create(path string, pairs []Pair, tensors []Source) (sum [sha256.Size]byte, err error) {
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -86,7 +86,7 @@ func (t *Source) bytes() (int64, error) {
 	return (&Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape}).bytes()
 }
 
-// header returns all bytes before the data, without padding.
+// header returns the bytes before the data, without padding.
 func header(pairs []Pair, tensors []Source) ([]byte, error) {
 	b := []byte(magicNumber)
 	b = binary.LittleEndian.AppendUint32(b, 3)
@@ -127,7 +127,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
 }
 
-// encode returns a value's type and bytes.
+// encode returns the type and the bytes of a value.
 func encode(v any) (kind uint32, body []byte, err error) {
 	switch v := v.(type) {
 	case string:
@@ -200,7 +200,7 @@ func scalarKind(v any) (uint32, error) {
 	return 0, fmt.Errorf("a value of type %T cannot be written", v)
 }
 
-// counter counts the written bytes, for padding.
+// counter counts written bytes, for padding.
 type counter struct {
 	w io.Writer
 	n int64

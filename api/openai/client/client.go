@@ -40,7 +40,7 @@ func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Cod
 
 // Client sends requests to one server. It is safe for concurrent use.
 type Client struct {
-	base string // address without a version
+	base string // address without /v1
 	key  string
 	http *http.Client
 }
@@ -57,8 +57,8 @@ func CheckAddress(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// New makes a client for the server at an address, whose last part may be /v1. With an empty key, requests have no
-// key.
+// New makes a client for the server at an address, whose last part may be /v1. An empty key sends requests without an
+// Authorization header.
 func New(address, key string, transport http.RoundTripper) (*Client, error) {
 	if _, err := CheckAddress(address); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func New(address, key string, transport http.RoundTripper) (*Client, error) {
 	return &Client{base: base, key: key, http: &http.Client{Transport: transport}}, nil
 }
 
-// Base returns the server's address without a version.
+// Base returns the server's address without /v1.
 func (c *Client) Base() string { return c.base }
 
 // Close closes connections that are not in use.
@@ -132,7 +132,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body any) (*http
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxMessageBytes)) // a part of it is useful, too
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxMessageBytes)) // part of the body is enough
 		return nil, &StatusError{answer.StatusCode, string(bytes.TrimSpace(text))}
 	}
 	return answer, nil

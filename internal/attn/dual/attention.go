@@ -1,6 +1,6 @@
-// Package dual is the attention of DeepSeek-V4: a window of entries, one for each token, and in most layers also a
-// stream of compressed entries, one for each group of 4 or 128 tokens. An indexer selects among groups of 4; groups of
-// 128 are read whole.
+// Package dual computes the attention of DeepSeek-V4. A query attends to a window of entries, one for each token, and
+// in most layers also to compressed entries, one for each group of 4 or 128 tokens. An indexer selects among the
+// entries of groups of 4; queries attend to all entries of groups of 128.
 package dual
 
 import (
@@ -16,8 +16,8 @@ import (
 
 // Ratios of the compressed streams: tokens per entry.
 const (
-	IndexRatio = 4   // stream from which the indexer selects
-	HeavyRatio = 128 // stream that every query reads whole
+	IndexRatio = 4   // entries among which the indexer selects
+	HeavyRatio = 128 // entries that every query attends to
 )
 
 // Params are the properties of a model that attention uses.
@@ -26,27 +26,27 @@ type Params struct {
 	QLora, OLora, OGroups int
 	Window                int
 	IndexHeads, TopK      int
-	MostHeavy             int // maximum number of indices of the heavy stream for a sequence
+	MostHeavy             int // maximum number of entries of ratio 128 of a sequence
 	Eps                   float32
 	PlainHeads            bool // heads of queries are not normalised
 	// V4.1: number of entries of a candidate block, and maximum number of blocks; 0 if selections have one level.
 	BlockKeys, Blocks int
-	MainFreq, FarFreq []float32 // angles per position: for layers without a compressed stream, and for the other layers
+	MainFreq, FarFreq []float32 // rotary frequencies of layers without compressed entries, and of the other layers
 }
 
 // Weights are the matrices of one layer.
 type Weights struct {
-	Ratio         int // tokens of a compressed entry, 0 for none
+	Ratio         int // tokens of a compressed entry; 0 if the layer has no compressed entries
 	QA, QB, KV    kernel.Matrix
 	OA            []kernel.Matrix // one for each group of heads
 	OB            kernel.Matrix
 	QNorm, KVNorm kernel.Tensor
-	Sinks         kernel.Tensor // f32 [1, heads]
-	Compress      *Compressor   // nil if the layer has no compressed stream
+	Sinks         kernel.Tensor // f32 [1, heads]: logits that are added to the softmax denominator
+	Compress      *Compressor   // nil if the layer has no compressed entries
 	Index         *Index        // nil if the ratio is not 4
 }
 
-// Compressor holds the matrices that compute entries of Dim values.
+// Compressor holds the matrices that compute compressed entries of Dim values each.
 type Compressor struct {
 	Dim, Ratio    int
 	Values, Gates kernel.Matrix // [halves*Dim, hidden]
@@ -59,26 +59,26 @@ func (c *Compressor) width() int { return c.Values.Out() }
 // Overlapped reports whether groups of a ratio also read the rows of the previous group (v4 spec, 2.4).
 func Overlapped(ratio int) bool { return ratio == IndexRatio }
 
-// Index holds the matrices that score entries.
+// Index holds the matrices of the indexer, which scores entries.
 type Index struct {
 	Q, Weights kernel.Matrix
-	Compress   Compressor // compressor of keys; V4.1 computes keys from entries instead:
+	Compress   Compressor // compressor of indexer keys; V4.1 has KeyNorm and computes keys from entries instead
 	Key        kernel.Matrix
 	KeyNorm    kernel.Tensor // f32 [1, 128]
 }
 
-// Cache is the paged memory of one layer. One page number refers to one range of tokens in the pools of groups and of
-// keys. Window entries, and the raw rows at the end of a page, have separate window pages.
+// Cache is the paged memory of one layer. A page has the same number in Extra and Index, for the same range of tokens.
+// Window and Tails have window pages, which are numbered separately.
 type Cache struct {
 	Window kernel.Pool // an entry for each token
 	Extra  kernel.Pool // an entry for each group; not given for ratio 0
 	Index  kernel.Pool // an indexer key for each group; given for ratio 4
-	Tails  Rings       // raw rows at the end of window pages, TailRows for each; given for ratio 4
+	Tails  Rings       // the last TailRows raw rows of each window page; given for ratio 4
 }
 
-// TailRows is the number of raw rows at the end of a page that the first group of the next page reads: a group of ratio
-// 4 also reads the rows of the previous group. Groups of ratio 128 read only their own tokens and do not cross the end
-// of a page.
+// TailRows is the number of raw rows at the end of a page from which the first entry of the next page is computed: an
+// entry of ratio 4 also depends on the previous group. Entries of ratio 128 depend only on their own group, which is
+// within a page.
 const TailRows = IndexRatio
 
 // Layouts are the byte layouts of a cache.
@@ -101,7 +101,7 @@ type Attention struct {
 // New prepares attention for a model whose passes are made by the builder.
 func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (*Attention, error) {
 	a := &Attention{list: list, act: dev.Activation(), params: p, used: map[int]bool{}, rawWidth: map[int]int{},
-		// Query heads are normalised, and the scale of YaRN is not applied.
+		// The attention scale does not include the factor of YaRN, because query heads are normalised.
 		scale: float32(1 / math.Sqrt(float64(p.Dim))),
 		// The rotated half of a head is the last one; query scales are not rounded to powers of two (v4 spec, 2.5).
 		index: attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Offset: layout.IndexDim - layout.RopeDim,
@@ -132,9 +132,8 @@ func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (
 	return a, nil
 }
 
-// Pass is the attention of every layer in one forward pass, with its tensors at the addresses of its plan. T is the
-// number of rows for which the rank computes attention: all rows of the pass, unless ranks divide attention by
-// requests.
+// Pass is the attention of every layer in one forward pass, with its tensors in the arena. T is the number of rows for
+// which the rank computes attention: all rows of the pass, unless ranks divide attention by requests.
 type Pass struct {
 	*Attention
 	plan *plan.Plan
@@ -149,7 +148,7 @@ type Pass struct {
 	all                   selection     // selection for all rows of the pass; selected and scores are the rank's part
 	tap                   attn.Tap      // tap of the layer in progress
 	projected             projected
-	raw                   map[int]rawRows // by ratio: raw rows of the compressor
+	raw                   map[int]rawRows // raw rows of the compressor, by ratio
 	key                   rawRows         // raw rows of the indexer's compressor
 	launches              []launch
 	// Kept is the arena's mark after the tensors that later layers read. Other parts of a layer may use the memory
@@ -162,16 +161,15 @@ type Pass struct {
 // selection holds the selected groups, i32 [rows of the pass, K], and their scores, f32, if they are recorded.
 type selection struct{ groups, scores kernel.Tensor }
 
-// closing describes the groups of one ratio that close in a pass, in the rank's sequences.
+// closing holds the tensors for the groups of one ratio that are completed in a pass, in the rank's sequences.
 type closing struct {
 	closingArrays[kernel.Tensor]
-	angles  kernel.Tensor // f32 [n, 64]
+	angles  kernel.Tensor // f32 [n, 64]: cosines and sines of the groups' first positions
 	entries kernel.Tensor // [n, dim]
 	keys    kernel.Tensor // [n, 128]: indexer keys
 }
 
-// rawRows are the rows from which compressed entries are computed, f32 [T, 2*halves*dim]: values, then gates, as in
-// rings.
+// rawRows holds the rows from which compressed entries are computed, f32 [T, 2*halves*dim]: values, then gates.
 type rawRows struct{ kernel.Tensor }
 
 func (r rawRows) values() kernel.Tensor { return r.Columns(0, r.Cols/2) }
@@ -188,7 +186,7 @@ type projected struct {
 	joint attn.Queries
 }
 
-// launch is one launch of a segment: rows first to last of the rank's rows, and the memory of the launch.
+// launch is one launch of a segment: the range [first, last) of the rank's rows, and the tensors of the launch.
 type launch struct {
 	segment               *plan.Segment
 	stage                 string // stage of the launch's operations, for errors
@@ -196,12 +194,12 @@ type launch struct {
 	window, groups, heavy kernel.Tensor // i32 [n, 1]: slots that the launch gathers
 	space                 attn.IndexSpace
 	indices               kernel.Tensor         // i32 [n, K]: slots of the selected groups, or rows of the workspace
-	workspace             kernel.Tensor         // gathered entries: first of the window, then of a compressed stream
-	combined              map[int]kernel.Tensor // by ratio: i32 [n, width] rows of the workspace
-	lengths               kernel.Tensor         // i32 [n, 1]
+	workspace             kernel.Tensor         // gathered entries: first window entries, then compressed entries
+	combined              map[int]kernel.Tensor // i32 [n, width]: workspace rows that each row attends to, by ratio
+	lengths               kernel.Tensor         // i32 [n, 1]: number of valid indices of each row
 }
 
-// Arrange lays out the tensors of a pass on an arena.
+// Arrange takes the tensors of a pass from an arena.
 func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
 	own := p.Share(a.list.Ranks().Rank)
 	t := own.Rows
@@ -290,8 +288,8 @@ func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
 	s.closing[ratio] = c
 }
 
-// arrangeLaunch lays out one launch. Selection and attention use one part of memory, because selection ends before
-// attention begins.
+// arrangeLaunch takes the tensors of one launch from the arena. Selection and attention use the same memory, because
+// selection ends before attention begins.
 func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch,
 	err error) {
 	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
@@ -318,7 +316,7 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 		}
 		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
 		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
-		// The order is fixed, because addresses must depend only on the plan.
+		// The ratios are in a fixed order, so that addresses depend only on the plan.
 		for _, c := range [...]struct {
 			ratio, width int
 		}{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
@@ -332,8 +330,7 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// Begin adds the operations whose results every layer reads: the rotations of rows, and of the entries of groups that
-// close.
+// Begin adds the operations whose results every layer reads: the rotation angles of rows and of completed groups.
 func (s *Pass) Begin() {
 	if s.own.Rows == 0 {
 		return
@@ -348,7 +345,7 @@ func (s *Pass) Begin() {
 }
 
 // Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out. With several
-// ranks, each rank writes the output of its heads, or of its rows. tap records or replaces the layer's selection.
+// ranks, out is then complete on all ranks. tap records or replaces the layer's selection.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap attn.Tap) {
 	s.tap = tap
 	if s.own.Rows > 0 {
@@ -360,8 +357,8 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap a
 	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
-// attendOwn writes the attention output of the rank's rows. It stores everything that the pass adds to the caches
-// before any row attends, so that a query that completes a group attends to the new entry.
+// attendOwn writes the attention output of the rank's rows. It first stores all new rows of the pass in the caches, so
+// that a query whose token completes a group attends to the new entry.
 func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 	angles := s.farAngles
 	if w.Ratio == 0 {
@@ -400,8 +397,8 @@ func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Proj
 	return append(to, kernel.Projection{Out: r.values(), W: c.Values}, kernel.Projection{Out: r.gates(), W: c.Gates})
 }
 
-// choose fills the launch's part of the selection with the indexer path of the plan. It selects groups, numbered in the
-// sequence; the key of a group has the slot of the group's entry.
+// choose selects groups for the rows of the launch, by the plan's indexer path. Groups are numbered from the beginning
+// of the sequence. The indexer key of a group has the slot of the group's entry.
 func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
 	s.index.Select(s.list, &attn.Selection{
 		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,

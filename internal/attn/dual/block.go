@@ -10,8 +10,8 @@ import (
 )
 
 // Context stores the data that a drafting stage needs for the pass's tokens (dspark spec, 3.2): an entry for each
-// token, computed from u [T, hidden] by the stage's projection, in the stage's pool of window entries. When the
-// position of a rejected draft is computed again, its entry is overwritten, like window entries of layers.
+// token, computed from u [T, hidden] by the stage's projection, in the stage's pool of window entries. Entries of
+// rejected drafts are overwritten when their positions are computed again.
 func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 	if s.own.Rows == 0 {
 		return
@@ -21,9 +21,9 @@ func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 		Slots: s.slots, Pool: window})
 }
 
-// BlockPass is attention of the drafting stages in one pass (dspark spec, 3.3): every row of a block attends to the
-// window of tokens before the block, which passes of the target have stored, and to all rows of its block, including
-// later ones. The entries of the block are temporary memory of the pass.
+// BlockPass is attention of the drafting stages in one pass (dspark spec, 3.3). Every row of a block attends to the
+// window of tokens before the block, whose entries passes of the target have stored, and to all rows of the block,
+// including later rows. The entries of the block are temporary memory of the pass.
 type BlockPass struct {
 	*Attention
 	plan                       *plan.Plan
@@ -33,14 +33,14 @@ type BlockPass struct {
 	angles                     kernel.Tensor // f32 [R, 64]
 	scratch                    kernel.Pool   // one entry for each row
 	projected                  projected
-	// Kept is the arena's mark after the tensors that the pass reads until its end.
+	// Kept is the arena's mark after the tensors that are used until the end of the pass.
 	Kept int64
 }
 
-// scratchPage is the number of entries of a page of a block's own entries.
+// scratchPage is the number of entries of a page in the temporary pool of the blocks' entries.
 const scratchPage = 64
 
-// ArrangeBlock lays out a pass of the drafting stages over entries of a layout.
+// ArrangeBlock takes the tensors of a pass of the drafting stages from an arena. entry is the layout of entries.
 func (a *Attention) ArrangeBlock(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, entry layout.V4) *BlockPass {
 	s := &BlockPass{Attention: a, plan: p, own: p.Share(a.list.Ranks().Rank).Drafted}
 	rows := func(name plan.ArrayName) kernel.Tensor { return s.rows(in.Array(name)) }
@@ -61,7 +61,7 @@ func (s *BlockPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.First, s.own.Count)
 }
 
-// Begin adds the operation whose result every stage reads: the rotations of rows.
+// Begin adds the operation whose result every stage reads: the rotation angles of rows.
 func (s *BlockPass) Begin() {
 	if s.own.Count > 0 {
 		s.list.Add(kernel.AngleArgs{Out: s.angles, Positions: s.place, InvFreq: s.main, Scale: 1})
@@ -82,10 +82,10 @@ func (s *BlockPass) Attend(w *Weights, window kernel.Pool, out, x kernel.Tensor)
 	attn.Join(s.list, out, s.plan.DraftBounds)
 }
 
-// BlockBatch is a planned batch of blocks with the window pages of its sequences.
+// BlockBatch holds a batch of blocks, its plan, and the window pages of its sequences.
 type BlockBatch struct {
 	*attn.Batch
-	Windows [][]int32 // window pages of each request, as in Batch
+	Windows [][]int32 // window pages of each request; see Batch.Windows
 	Pages   int       // window pages of the cache
 }
 
@@ -120,7 +120,7 @@ func (s *BlockPass) Prepare(b *BlockBatch, block attn.Block, visit func(row, req
 			if !padding {
 				position[i], slots[i] = int32(first+t), int32(i)
 				lens[i], blockLens[i] = int32(first-from), int32(n)
-				for p := from; p < first; p++ { // a later block attends to nearly the same tokens
+				for p := from; p < first; p++ { // the next block has most slots at the same indices
 					seen[p%s.params.Window] = pages.windowSlot(r, p)
 				}
 				for k := range n {

@@ -10,9 +10,9 @@ type projection struct {
 	window    kernel.Pool         // receives the pass's window entries
 	x, angles kernel.Tensor       // normalised rows, and their angles
 	slots     kernel.Tensor       // slots of the window entries
-	joint     bool                // indexer queries are computed in the list of products
+	joint     bool                // indexer queries are computed together with the products of x
 	to        []kernel.Projection // further products of x
-	then      func()              // adds the operations that need only these products; nil for none
+	then      func()              // adds the operations that need only these products; may be nil
 }
 
 // project computes queries and their latents, and stores the pass's window entries. Products of x are computed
@@ -46,8 +46,8 @@ func (a *Attention) rotate(x, angles kernel.Tensor, inverse bool) {
 		Pairing: kernel.Interleaved, Inverse: inverse})
 }
 
-// output applies the inverse rotation to the heads, because values are rotated like keys, and projects each group of
-// heads. With several ranks, each rank has the groups of its heads.
+// output applies the inverse rotation to the heads, because the entries that serve as values are rotated, and projects
+// each group of heads. With several ranks, each rank has the groups of its heads.
 func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) {
 	a.rotate(p.out, angles, true)
 	width, n := p.out.Cols/a.params.OGroups, a.params.OLora
@@ -57,9 +57,9 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 	a.list.Add(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
 }
 
-// closeAll computes the entries, and for the indexer the keys, of every group that ends in this pass. Padding entries
-// have no source. It needs only the first matrix products of the layer, so a device may run it in parallel with the
-// following operations.
+// closeAll computes the compressed entry and the indexer key of every group that is completed in this pass. Padding
+// entries have no source. Its inputs are the first matrix products of the layer, so a device may run it in parallel
+// with later operations.
 func (s *Pass) closeAll(layer int, w *Weights) {
 	e, rings := s.closing[w.Ratio], s.States.rings[layer]
 	s.list.At("compressor", layer)
@@ -71,7 +71,7 @@ func (s *Pass) closeAll(layer int, w *Weights) {
 	s.list.At("attention", layer)
 }
 
-// compress stores the entries and keys of complete groups, and raw rows for incomplete groups. Padding entries have
+// compress stores the entries and keys of completed groups, and the raw rows of incomplete groups. Padding entries have
 // no slot.
 func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	if w.Compress == nil {
@@ -94,14 +94,14 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 		s.list.Add(kernel.KeyStoreArgs{Keys: e.keys, Norm: x.Norm, Eps: s.params.Eps, Angles: e.angles,
 			Hadamard: attn.Hadamard(c.Index.Layout), Slots: e.slots, Pool: c.Index})
 	}
-	// A device may copy both in one launch.
+	// These operations are adjacent, so that a device can run both in one launch.
 	s.keepRows(rings.Main, raw, e.keep)
 	s.keepRows(c.Tails.Main, raw, e.tail)
 	s.keepRows(rings.Index, s.key, e.keep)
 	s.keepRows(c.Tails.Index, s.key, e.tail)
 }
 
-// closeGroups computes the entries of groups from the pass's rows and from the ring.
+// closeGroups computes the entries of completed groups from raw rows of the pass and of the ring.
 func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, raw rawRows) {
 	if out.Rows > 0 {
 		s.list.Add(kernel.CompressArgs{Out: out, Values: raw.values(), Gates: raw.gates(), State: ring, APE: c.APE,
@@ -131,13 +131,13 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	s.list.Add(a)
 }
 
-// flat gathers the entries that the launch's rows attend to into one workspace, window entries first, and computes
+// flat gathers the entries that the launch's rows attend to into a workspace, window entries first, and computes
 // attention over it.
 func (s *Pass) flat(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	join := kernel.CombineArgs{Out: l.combined[w.Ratio], Lens: l.lengths, Window: rows(s.window),
 		WindowLens: rows(s.windowLen), WindowBase: rows(s.windowBase)}
-	var extra kernel.Tensor // slots of the compressed stream
+	var extra kernel.Tensor // slots of the compressed entries
 	switch w.Ratio {
 	case IndexRatio:
 		extra, join.Extra, join.ExtraLens, join.ExtraBase = l.groups, rows(s.selected), rows(s.kept), rows(s.groupBase)

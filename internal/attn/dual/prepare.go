@@ -8,10 +8,10 @@ import (
 	"sparrow/plan"
 )
 
-// Batch is a planned batch with the window pages of its sequences and their states.
+// Batch holds a batch, its plan, and the window pages and states of its sequences.
 type Batch struct {
 	*attn.Batch
-	Windows [][]int32 // window pages of each request; nil if they have the numbers of the pages
+	Windows [][]int32 // window pages of each request; nil: each window page has the number of its page
 	Pages   int       // number of window pages of the cache
 	States  []*State  // nil for padding requests: their rows store nothing and attend to nothing
 }
@@ -32,7 +32,7 @@ type inputArrays[T any] struct {
 	groupStart                              T // [T, 1]
 	window, heavy                           T // [T, width]
 	table                                   T // [requests, width]
-	gatherWindow, gatherGroups, gatherHeavy T // slots of all launches, one after the other
+	gatherWindow, gatherGroups, gatherHeavy T // slots of all launches, launch by launch
 }
 
 func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
@@ -44,13 +44,13 @@ func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
 		gatherGroups: array(plan.GroupSlots), gatherHeavy: array(plan.HeavySlots)}
 }
 
-// closingArrays are the input arrays for the groups of one ratio that close in a pass.
+// closingArrays are the input arrays for the groups of one ratio that are completed in a pass.
 type closingArrays[T any] struct {
 	sources T // [n, slots of an entry]
-	slots   T // [n, 1]
+	slots   T // [n, 1]: slot of the entry
 	place   T // [n, 1]: first position of the group
-	keep    T // [T, 1]
-	tail    T // [T, 1]; no rows for ratio 128
+	keep    T // [T, 1]: the raw row's index in the ring, -1: none
+	tail    T // [T, 1]: the raw row's index in Cache.Tails, -1: none; empty for ratio 128
 }
 
 func closingOf[T any](ratio int, array func(plan.ArrayName) T) closingArrays[T] {
@@ -72,8 +72,8 @@ type filler struct {
 	windows                 []int32 // [requests, width]: window pages
 	windowWidth, heavyWidth int
 
-	rowAt   []int32 // row of each new token, request after request
-	rowBase []int   // start of each request's part of rowAt
+	rowAt   []int32 // row number of each new token, by request and token
+	rowBase []int   // first index of each request in rowAt
 	tables  [][]int32
 }
 
@@ -192,8 +192,8 @@ func (f *filler) windowPlace(r, p int) int32 {
 	return f.windows[r*f.width+p/n]*int32(n) + int32(p%n)
 }
 
-// launch lists the inputs of one launch: indices of the window and of the heavy stream for every row and, if the launch
-// gathers a workspace or keys, their slots.
+// launch lists the inputs of one launch: indices of window entries and of entries of ratio 128 for every row and, if
+// the launch gathers a workspace or keys, their slots.
 func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 	first, last := attn.LaunchRows(g, l)
 	flat := g.Form == plan.FormV4SparsePrefill
@@ -223,14 +223,14 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 		f.lists(first, last, flat)
 		return
 	}
-	var wait sync.WaitGroup // the device waits for the lists of a prompt: 200 numbers a row
+	var wait sync.WaitGroup // a prompt has 200 indices for each row, for which the device waits
 	for r := first; r < last; r += listedRows {
 		wait.Go(func() { f.lists(r, min(r+listedRows, last), flat) })
 	}
 	wait.Wait()
 }
 
-// listedRows is the number of rows whose lists one goroutine writes.
+// listedRows is the number of rows whose indices one goroutine writes.
 const listedRows = 512
 
 // lists writes the indices of the rows [first, last).
@@ -240,8 +240,8 @@ func (f *filler) lists(first, last int, flat bool) {
 	}
 }
 
-// indices writes a row's window and heavy indices: slots of the pools, or, for a workspace, indices in the rows
-// gathered for the row's request.
+// indices writes a row's indices of window entries and of entries of ratio 128: slots of the pools or, for a workspace,
+// indices among the entries gathered for the row's request.
 func (f *filler) indices(r int, flat bool) {
 	q, n := int(f.request[r]), int(f.windowLen[r])
 	from := int(f.position[r]) - n + 1
@@ -249,7 +249,7 @@ func (f *filler) indices(r int, flat bool) {
 	heavy := f.heavy[r*f.heavyWidth : (r+1)*f.heavyWidth]
 	groups := min(int(f.heavyLen[r]), len(heavy))
 	if flat {
-		count(window[:n], from) // windowBase subtracts the number of positions that were not gathered
+		count(window[:n], from) // in the workspace, windowBase subtracts the positions that were not gathered
 		count(heavy[:groups], 0)
 	} else {
 		for i := range n {
@@ -263,7 +263,7 @@ func (f *filler) indices(r int, flat bool) {
 	fill(heavy[groups:], -1)
 }
 
-// count writes from, from+1, and so on to `to`.
+// count sets to[i] = from + i.
 func count(to []int32, from int) {
 	for i := range to {
 		to[i] = int32(from + i)
@@ -288,9 +288,9 @@ func (f *filler) gather(to []int32, first, last int) {
 	}
 }
 
-// closing lists the groups of one ratio that close in the pass, and the places where raw rows are stored for groups
-// that close later. A token that ends a group closes it. A request may have fewer groups that close than its number of
-// rows allows; the remaining entries are padding without source and slot.
+// closing lists the groups of one ratio that are completed in the pass, and where raw rows of incomplete groups are
+// stored. The plan has space for as many groups as the rows of a request can complete; unused entries have no source
+// and no slot.
 func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	c := closingOf(ratio, block.Array)
 	width := s.closing[ratio].sources.Cols
@@ -311,7 +311,7 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	}
 }
 
-// closer describes a request whose groups of one ratio may close.
+// closer describes a request that may complete groups of one ratio.
 type closer struct {
 	request, ratio int
 	ring           int   // number of rows in the ratio's ring
@@ -319,7 +319,8 @@ type closer struct {
 	own            int32 // first row of the rank, from which sources are counted
 }
 
-// closed lists the groups that one request closes, starting at entry n, and returns the number of the next entry.
+// closed lists the groups that one request completes, starting at entry n of c, and returns the number of the next
+// entry.
 func (f *filler) closed(c closingArrays[[]int32], x closer, n int) int {
 	b, r, st := f.batch, x.request, f.batch.States[x.request]
 	if st == nil {
@@ -350,7 +351,7 @@ func fill(to []int32, v int32) {
 	}
 }
 
-// tails lists the rows at the end of pages, which another sequence needs if it continues after the page.
+// tails lists the raw rows at the end of pages, which a sequence needs to continue after a cached page.
 func (f *filler) tails(to []int32) {
 	fill(to, -1)
 	b, page := f.batch, f.batch.PageTokens
@@ -368,8 +369,8 @@ func (f *filler) tails(to []int32) {
 	}
 }
 
-// source returns the source number of the raw row of position q of request r: a row of this pass or of the ring, or -1
-// before the beginning of the sequence.
+// source returns the source number (kernel.CompressArgs) of the raw row of position q of request r: a row of this pass
+// or of the ring, or -1 if q is negative.
 func (f *filler) source(r, q int, st *State, ring int) int32 {
 	switch {
 	case q < 0:

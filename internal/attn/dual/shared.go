@@ -10,18 +10,18 @@ import (
 )
 
 // Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4). Each layer has its own window. In addition there are entries of
-// one or two tokens: a few layers make entries, and the following layers read them, up to the next layer that makes
-// entries. Still fewer layers select entries; the other layers use the latest selection. One layer selects the best
-// blocks of entries, and later layers select only inside these blocks.
+// one or two tokens: a few layers compute entries, and each other layer reads the entries of the last such layer before
+// it. Fewer layers have an indexer that selects entries; the other layers use the latest selection. One layer also
+// selects blocks of entries, and later indexers select only inside these blocks.
 
 // SharedLayer describes the data that a layer reads from other layers.
 type SharedLayer struct {
-	*Weights             // Compress is given if the layer makes entries, and Index if it selects
-	Entries  kernel.Pool // entries of this layer, or of the layer whose entries it reads
-	Keys     kernel.Pool // indexer keys of this layer, or of the layer whose entries it reads
+	*Weights             // Compress is set if the layer computes entries, Index if it selects entries
+	Entries  kernel.Pool // pool of the entries that the layer reads
+	Keys     kernel.Pool // pool of the indexer keys of these entries
 	Window   kernel.Pool
-	Publish  bool // keeps candidate blocks
-	Within   bool // selects only inside candidate blocks
+	Publish  bool // the layer selects the candidate blocks
+	Within   bool // the layer selects only inside the candidate blocks
 }
 
 // SharedPass is the attention of every layer in one forward pass. T is the number of rows for which the rank computes
@@ -39,7 +39,7 @@ type SharedPass struct {
 		latents kernel.Tensor // [n, dim]: entries, normalised and not rotated
 		keys    kernel.Tensor // [n, 128]
 	}
-	single struct { // tensors for entries of one token, [T, ...]
+	single struct { // tensors of layers whose entries have one token, [T, ...]
 		entries, latents, keys kernel.Tensor
 	}
 	selected, scores kernel.Tensor // i32 and f32 [T, K]: entries that the latest indexer selected, and their scores
@@ -47,7 +47,7 @@ type SharedPass struct {
 	blocks           kernel.Tensor // i32 [rows of the pass, most blocks]: candidate blocks
 	candidates       attn.Candidates
 	projected        projected
-	raw              rawRows // raw rows of entries of two tokens
+	raw              rawRows // raw rows from which entries of two tokens are computed
 	launches         []launch
 	// Kept is the arena's mark after the tensors that later layers read.
 	Kept int64
@@ -55,7 +55,7 @@ type SharedPass struct {
 	fill sharedFiller
 }
 
-// ArrangeShared lays out the tensors of a pass of DeepSeek-V4.1 on an arena.
+// ArrangeShared takes the tensors of a pass of DeepSeek-V4.1 from an arena.
 func (a *Attention) ArrangeShared(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*SharedPass, error) {
 	own := p.Share(a.list.Ranks().Rank)
 	t, k := own.Rows, a.params.TopK
@@ -124,8 +124,8 @@ func (s *SharedPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
 }
 
-// Begin adds the operations whose results every layer reads: the rotations of rows, and of the entries of groups that
-// close.
+// Begin adds the operations whose results every layer reads: the rotation angles of rows and of completed pairs of
+// tokens.
 func (s *SharedPass) Begin() {
 	if s.own.Rows == 0 {
 		return
@@ -138,7 +138,7 @@ func (s *SharedPass) Begin() {
 }
 
 // Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out. With several
-// ranks, each rank writes the output of its heads, or of its rows. tap records or replaces the layer's selection.
+// ranks, out is then complete on all ranks. tap records or replaces the layer's selection.
 func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	if s.own.Rows > 0 {
 		s.attendOwn(layer, w, s.rows(out), s.rows(x), tap)
@@ -160,8 +160,8 @@ func (s *SharedPass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 		Slots: s.slots, Pool: window})
 }
 
-// attendOwn writes the attention output of the rank's rows. It stores everything that the pass adds to the caches
-// before any row attends, so that a query that completes a pair attends to the new entry.
+// attendOwn writes the attention output of the rank's rows. It first stores all new rows of the pass in the caches, so
+// that a query whose token completes a pair attends to the new entry.
 func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	angles := s.far
 	if w.Ratio == 0 {
@@ -220,7 +220,7 @@ func (s *SharedPass) compress(layer int, w *SharedLayer) {
 		Pool: w.Keys})
 }
 
-// choose fills the launch's part of the selection with entries, numbered in the sequence.
+// choose selects entries for the rows of the launch. Entries are numbered from the beginning of the sequence.
 func (s *SharedPass) choose(l *launch, w *SharedLayer, hidden, angles kernel.Tensor) {
 	x := attn.Selection{Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 		Q: w.Index.Q, W: w.Index.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint,
@@ -238,7 +238,7 @@ func (s *SharedPass) choose(l *launch, w *SharedLayer, hidden, angles kernel.Ten
 	s.index.Select(s.list, &x)
 }
 
-// attend computes attention over the window and the selected entries in place.
+// attend computes attention over window entries and selected entries, which it reads in the cache.
 func (s *SharedPass) attend(l *launch, w *SharedLayer) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads,

@@ -15,7 +15,7 @@ type sharedArrays[T any] struct {
 	entries, entriesKept, entrySlots       T // [T, 1]: for entries of one token
 	blockCounts, candidateKeys, rowNumbers T // [T, 1]
 	table                                  T // [requests, width]
-	sources, closeSlots, place             T // [n, 2], [n, 1], [n, 1]: for entries of two tokens that close
+	sources, closeSlots, place             T // [n, 2], [n, 1], [n, 1]: for completed entries of two tokens
 }
 
 func sharedArraysOf[T any](array func(plan.ArrayName) T) sharedArrays[T] {
@@ -27,7 +27,7 @@ func sharedArraysOf[T any](array func(plan.ArrayName) T) sharedArrays[T] {
 		sources: array(plan.CloseSources), closeSlots: array(plan.CloseSlots), place: array(plan.ClosePositions)}
 }
 
-// eachRow visits the arrays that have a line for every row of the pass.
+// eachRow calls visit for the arrays that have a row for every row of the pass.
 func (a *sharedArrays[T]) eachRow(visit func(*T)) {
 	for _, x := range []*T{&a.request, &a.position, &a.slots, &a.windowLen, &a.window, &a.groups, &a.kept, &a.keep,
 		&a.entries, &a.entriesKept, &a.entrySlots, &a.blockCounts, &a.candidateKeys, &a.rowNumbers} {
@@ -38,7 +38,7 @@ func (a *sharedArrays[T]) eachRow(visit func(*T)) {
 // sharedFiller writes the arrays of one pass into host memory.
 type sharedFiller struct {
 	sharedArrays[[]int32]
-	filler // tables and window places
+	filler // page tables and slots of window entries
 }
 
 // Prepare fills the arrays that attention reads. It reads the batch, its page tables and its states, and does not use
@@ -54,7 +54,7 @@ func (s *SharedPass) Prepare(b *Batch, block attn.Block) error {
 		return err
 	}
 	sharing := &b.Config.Model.Sharing
-	blocks := 1 // tokens per entry of the layer that keeps candidate blocks
+	blocks := 1 // tokens per entry of the layer that selects candidate blocks
 	if c := sharing.Candidates; c < len(b.Config.Model.Ratios) {
 		blocks = max(b.Config.Model.Ratios[c], 1)
 	}
@@ -105,8 +105,7 @@ func (f *sharedFiller) row(s *SharedPass, r attn.Row, sharing *plan.Sharing, rat
 	return nil
 }
 
-// close lists the pairs of tokens that the pass completes, and the places where raw rows are stored for incomplete
-// pairs.
+// close lists the pairs of tokens that the pass completes, and where raw rows of incomplete pairs are stored.
 func (f *sharedFiller) close(s *SharedPass) {
 	a, b, n := &f.sharedArrays, f.batch, 0
 	if len(a.keep) == 0 {

@@ -7,11 +7,11 @@ import (
 )
 
 // A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, where position
-// p has row p mod ring. A group that closes reads its rows from this step and from the ring; its entry does not depend
-// on where the rows come from.
+// p has row p mod ring. The entry of a group is computed from raw rows of the pass and of the ring; its bits do not
+// depend on which of them come from the ring.
 //
-// Rings hold twice the rows that a group needs, so that as many tokens as a group has can be truncated: rows are
-// addressed by position, and rows of truncated tokens are overwritten before they are read.
+// A ring has twice as many rows as an entry needs, so that a sequence can be truncated by as many tokens as a group
+// has. Rows of truncated tokens are overwritten before they are read, because the row of a position is fixed.
 const ringGroups = 2
 
 // ringOf returns the number of rows of a ring: 16 for ratio 4, whose groups also read the previous group, and 256 for
@@ -23,7 +23,7 @@ func ringOf(ratio int) int {
 	return max(ringGroups*ratio, leastRing)
 }
 
-// leastRing is the minimum number of rows of a ring, so that states with small groups can also be truncated by a few
+// leastRing is the minimum number of rows of a ring, so that sequences with small groups can also be truncated by a few
 // tokens.
 const leastRing = 16
 
@@ -41,13 +41,13 @@ type State struct {
 	of    *States
 	slot  int
 	len   int // number of tokens
-	low   int // first position whose row may be in the rings
+	low   int // first position whose raw row may be in the rings
 	draft draftMark
-	high  int // highest position written since the sequence began, plus 1
+	high  int // end of the range of positions written since the sequence began
 }
 
 // States holds the rings of all sequences, layer by layer. Slots are reused. Reserve allocates slots for the expected
-// number of sequences; if more are opened, the rings grow.
+// number of sequences; for more sequences, larger rings are allocated.
 type States struct {
 	dev    kernel.Device
 	layers []*Weights
@@ -226,8 +226,8 @@ func (s *State) Clone() (*State, error) {
 	return out, nil
 }
 
-// Truncate removes all tokens from number n on. It succeeds if the rings still hold every row that the group open at n
-// needs, which is always so for the last 9 tokens and for n = 0.
+// Truncate removes all tokens from number n on. It returns an error if the rings no longer have every raw row of the
+// group that is incomplete at n. They always have them for n = 0, and for the last 9 tokens.
 func (s *State) Truncate(n int) error {
 	if n < 0 || n > s.len {
 		return fmt.Errorf("dual: state: %d tokens cannot be truncated to %d", s.len, n)
@@ -261,7 +261,7 @@ func (s *State) holds(n int) error {
 // Begin records that n further rows are about to be written. If the pass fails, the rings may hold some of these rows.
 func (s *State) Begin(n int) { s.high = max(s.high, s.len+n) }
 
-// Advance makes n further tokens part of the sequence.
+// Advance adds n tokens to the length of the sequence.
 func (s *State) Advance(n int) { s.len += n }
 
 // Release frees the slot.
@@ -283,8 +283,8 @@ func (s *State) Check(sequence, first int) error {
 	return nil
 }
 
-// RawBytes returns the size in bytes of one raw row of a compressor to entries of dim values: float32 values and gates,
-// for each half.
+// RawBytes returns the size in bytes of one raw row, from which entries of dim values are computed: float32 values and
+// gates, for each half.
 func RawBytes(ratio, dim int) int {
 	if Overlapped(ratio) {
 		dim *= 2
@@ -292,5 +292,6 @@ func RawBytes(ratio, dim int) int {
 	return 2 * dim * 4
 }
 
-// RingBytes returns the size in bytes of one sequence's ring of a compressor to entries of dim values.
+// RingBytes returns the size in bytes of one sequence's ring of raw rows, from which entries of dim values are
+// computed.
 func RingBytes(ratio, dim int) int { return ringOf(ratio) * RawBytes(ratio, dim) }

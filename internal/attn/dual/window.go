@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// DraftRing is the number of entries that the drafting block keeps per sequence: a window, and as many further entries
-// as can be drafted and then rejected.
+// DraftRing is the number of entries that the drafting block stores for a sequence: a window, and space for drafts that
+// may be rejected.
 const DraftRing = 256
 
 // draftMark is the range of valid entries of a sequence's ring: the positions [low, high).
@@ -21,7 +21,7 @@ type draftMark struct{ epoch, low, high int }
 type DraftCache struct {
 	dev   kernel.Device
 	pool  kernel.Pool // a page of DraftRing entries for each slot of a state; not given if there are no drafts
-	epoch int         // number of allocations of the pool; entries marked with an earlier epoch are lost
+	epoch int         // number of allocations of the pool; entries with an earlier number are invalid
 	entry layout.V4   // nil if there are no drafts
 }
 
@@ -37,8 +37,8 @@ func (c *DraftCache) Use(entry layout.V4, slots int) error {
 // Given reports whether drafting is enabled.
 func (c *DraftCache) Given() bool { return c.entry != nil }
 
-// Grow allocates the rings of the given number of slots. Existing entries are lost: drafts first have a shorter window,
-// and output is unchanged.
+// Grow allocates the rings of the given number of slots. Existing entries become invalid: the next drafts are made with
+// a shorter window, which does not change the output.
 func (c *DraftCache) Grow(slots int) error {
 	if c.pool.Mem.Given() {
 		c.dev.Free(c.pool.Mem.Buf)
@@ -53,21 +53,21 @@ func (c *DraftCache) Grow(slots int) error {
 	return err
 }
 
-// WindowPass is attention over only a window, in one pass of the drafting block. For each request it computes only the
-// last rows, to which later rows attend: R rows, request by request.
+// WindowPass is attention over a window in one pass of the drafting block. For each request it computes only the last
+// rows, to which later rows attend: R rows in total, ordered by request.
 type WindowPass struct {
 	*Attention
 	plan                       *plan.Plan
-	own                        plan.Run // the rank's part of the R rows; all unless ranks divide attention by requests
+	own                        plan.Run // the rank's part of the R rows; all unless requests are divided among ranks
 	cache                      *DraftCache
 	place, slots, lens, window kernel.Tensor
 	angles                     kernel.Tensor // f32 [R, 64]
 	projected                  projected
-	// Kept is the arena's mark after the tensors that the pass reads until its end.
+	// Kept is the arena's mark after the tensors that are used until the end of the pass.
 	Kept int64
 }
 
-// ArrangeWindow lays out a pass of the drafting block.
+// ArrangeWindow takes the tensors of a pass of the drafting block from an arena.
 func (a *Attention) ArrangeWindow(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, c *DraftCache) *WindowPass {
 	s := &WindowPass{Attention: a, plan: p, own: p.Share(a.list.Ranks().Rank).Drafted, cache: c}
 	rows := func(name plan.ArrayName) kernel.Tensor { return s.rows(in.Array(name)) }
@@ -150,7 +150,7 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 func (s *State) ForgetDrafts() { s.draft = draftMark{} }
 
 // mark records that entries of positions [kept, end) are about to be written, in a pass whose rows begin at position
-// first. Entries before a gap become invalid.
+// first. If positions are missing before the new entries, all earlier entries become invalid.
 func (s *State) mark(epoch, first, kept, end int) {
 	d := &s.draft
 	if d.epoch != epoch || first > d.high || kept > first {

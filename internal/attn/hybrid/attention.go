@@ -1,9 +1,9 @@
-// Package hybrid is the attention of GLM-5.3-Flash. Most layers have linear attention (KDA): each sequence has a state,
-// which every token updates, and a convolution that also reads the three previous tokens. The other layers attend to
-// unrotated latent rows, which an indexer selects by pooled keys, one for every four tokens.
+// Package hybrid computes the attention of GLM-5.3-Flash. Most layers have linear attention (KDA): each sequence has a
+// state, which every token updates, and a convolution that also reads the three previous tokens. The other layers
+// attend to latent rows without rotary embedding; their indexer has one key for every four tokens (a pool) and selects
+// pools.
 //
-// No operation here depends on position numbers: the order of tokens follows from the states, from the pools, and from
-// the keys that a row may attend to.
+// No operation of the package depends on absolute positions.
 package hybrid
 
 import (
@@ -19,8 +19,8 @@ import (
 // Pool is the number of tokens of an index key.
 const Pool = 4
 
-// Window is the number of tokens before the next token for which a sequence needs a window page: the page that ends
-// before the next token has the snapshot of the states.
+// Window is the number of positions, up to that of the next token, for which a sequence needs window pages: a page that
+// ends just before the next token has the snapshot of the states.
 const Window = 2
 
 // indexEps is the epsilon of the indexer's LayerNorm, which is equal in all families.
@@ -59,13 +59,13 @@ type IndexWeights struct {
 // LinearWeights are the matrices of a layer of linear attention.
 type LinearWeights struct {
 	Q, K, V, Beta, O kernel.Matrix
-	FA, FB           kernel.Matrix // decay: down to the width of a head, and up to all heads
-	GA, GB           kernel.Matrix // output gate: down to the width of a head, and up to all heads
+	FA, FB           kernel.Matrix // decay of channels, as a low-rank product: [128, hidden] and [heads*128, 128]
+	GA, GB           kernel.Matrix // output gate, as a low-rank product: [128, hidden] and [heads*128, 128]
 	Conv             kernel.Tensor // f32 [3*heads*128, 4]: channels of q, k and v
 	ALog, Bias, Norm kernel.Tensor // f32 [1, heads], [1, heads*128], [1, 128]
 }
 
-// Cache is the paged memory of one layer: rows and pooled keys of a layer that selects, or snapshots of a linear layer.
+// Cache is the paged memory of one layer: latent rows and keys of pools, or snapshots of the states of a linear layer.
 type Cache struct {
 	Main, Index kernel.Pool
 	Kept        LinearState // one state for each window page
@@ -80,15 +80,15 @@ type Attention struct {
 	States *States
 }
 
-// New prepares attention for a model whose passes are made by the builder. linear is true for each layer of linear
-// attention; the list includes the drafting layer.
+// New prepares attention for a model whose passes are made by the builder. linear has an element for each layer,
+// including the drafting layer: true for linear attention.
 func New(dev kernel.Device, list *kernel.Builder, p Params, linear []bool) *Attention {
 	return &Attention{list: list, act: dev.Activation(), params: p,
 		index:  attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: kernel.Interleaved, Scales: num.ScaleF32},
 		States: newStates(dev, linear, p.linearWidth())}
 }
 
-// Pass is the attention of every layer in one forward pass, with its tensors at the addresses of its plan.
+// Pass is the attention of every layer in one forward pass, with its tensors in the arena.
 type Pass struct {
 	*Attention
 	plan *plan.Plan
@@ -99,8 +99,8 @@ type Pass struct {
 	tap      attn.Tap      // tap of the layer in progress
 
 	qr, query, kv kernel.Tensor // [T, q_lora], [T, heads*nope], [T, 512]
-	raw           kernel.Tensor // f32 [T, 256]: index keys and their gates, as in rings
-	keys          kernel.Tensor // [n, 128]: keys of pools that close
+	raw           kernel.Tensor // f32 [T, 256]: index keys, then their gates
+	keys          kernel.Tensor // [n, 128]: keys of completed pools
 	joint         attn.Queries
 	out           kernel.Tensor // [T, heads*v]
 	launches      []launch
@@ -123,8 +123,8 @@ type linearSpace struct {
 	o      kernel.Tensor // [T, width]
 }
 
-// launch is one launch of a segment: the rows [first, last), and the memory of the launch. Launches run one after the
-// other and share memory.
+// launch is one launch of a segment: the rows [first, last), and the memory of the launch. Launches run one after
+// another and use the same memory.
 type launch struct {
 	segment          *plan.Segment
 	first, last      int
@@ -137,7 +137,7 @@ type launch struct {
 // Layouts are the byte layouts of a cache.
 type Layouts struct{ Main, Index layout.Kind }
 
-// Arrange lays out the tensors of a pass on an arena.
+// Arrange takes the tensors of a pass from an arena.
 func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
 	s := &Pass{Attention: a, plan: p, inputArrays: inputArraysOf(in.Array)}
 	t, d := p.Rows, a.params.Dims
@@ -185,8 +185,8 @@ func (x *linearSpace) arrange(a *Attention, mem *kernel.Arena, rows int) {
 	x.beta, x.o = mem.Take(kernel.F32, rows, a.params.LinearHeads), mem.Take(a.act, rows, w)
 }
 
-// arrangeLaunch lays out one launch. Selection and attention use one part of memory, because selection ends before
-// attention begins.
+// arrangeLaunch takes the tensors of one launch from the arena. Selection and attention use the same memory, because
+// selection ends before attention begins.
 func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
 	x.segment = g
 	x.first, x.last = attn.LaunchRows(g, l)
@@ -210,8 +210,8 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 	return x, nil
 }
 
-// Layer adds the attention of a layer that selects. Its output for x, normalised rows of the pass in plan order, is
-// written to out or, if add is true, added to it. tap records or replaces the layer's selection.
+// Layer computes the attention of a layer with an indexer for x, normalised rows of the pass in plan order. The output
+// is written to out or, if add is true, added to out. tap records or replaces the layer's selection.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, add bool, tap attn.Tap) {
 	s.list.At("attention", layer)
 	s.tap = tap
@@ -237,7 +237,7 @@ func (s *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 func (s *Pass) rawKeys() kernel.Tensor  { return s.raw.Columns(0, layout.IndexDim) }
 func (s *Pass) rawGates() kernel.Tensor { return s.raw.Columns(layout.IndexDim, 2*layout.IndexDim) }
 
-// rowProducts appends the matrix products that give pooled keys and latent rows.
+// rowProducts appends the matrix products for index keys, their gates and latent rows.
 func (s *Pass) rowProducts(to []kernel.Projection, w *Weights) []kernel.Projection {
 	return append(to, kernel.Projection{Out: s.rawKeys(), W: w.Index.K},
 		kernel.Projection{Out: s.rawGates(), W: w.Index.Gate}, kernel.Projection{Out: s.kv, W: w.KVA})
@@ -258,7 +258,8 @@ func (s *Pass) project(w *Weights, x kernel.Tensor) {
 	s.list.Add(kernel.ProjectArgs{X: s.qr, To: to})
 }
 
-// store writes the pass's latent rows and the keys of complete pools, and stores raw rows for incomplete pools.
+// store writes the pass's latent rows and the keys of completed pools to the cache, and raw rows of incomplete pools to
+// the rings.
 func (s *Pass) store(layer int, w *Weights, c Cache) {
 	s.list.Add(kernel.StoreArgs{KV: s.kv, Norm: w.KVNorm, Eps: s.params.Eps, Slots: s.slots, Pool: c.Main})
 	x, keys := &w.Index, s.rawKeys()

@@ -5,10 +5,11 @@ import (
 	"sparrow/plan"
 )
 
-// Batch is a planned batch with the window pages of its sequences, which hold snapshots, and their states.
+// Batch holds a batch, its plan, and the states and window pages of its sequences. Window pages hold snapshots of
+// states.
 type Batch struct {
 	*attn.Batch
-	Windows [][]int32 // window pages of each request; nil if they have the numbers of the pages
+	Windows [][]int32 // window pages of each request; nil: each window page has the number of its page
 	Pages   int       // number of window pages of the cache
 	States  []*State  // nil for padding requests: their rows store nothing and attend to nothing
 }
@@ -29,8 +30,8 @@ func (b *Batch) Holds(r int) bool {
 // inputArrays are the input arrays of a pass, in host memory or on the device.
 type inputArrays[T any] struct {
 	request, position, slots, lens T // [T, 1]
-	groups, kept, groupStart       T // [T, 1]: complete pools; pools that are selected; start of the gathered keys
-	groupSlots                     T // slots of gathered keys of all launches, one after the other
+	groups, kept, groupStart       T // [T, 1]: complete pools, selected pools, first gathered key of the request
+	groupSlots                     T // slots of gathered keys of all launches, launch by launch
 	table                          T // [requests, width]
 	closeSources                   T // [n, 4]
 	closeSlots                     T // [n, 1]
@@ -53,8 +54,8 @@ type filler struct {
 	inputArrays[[]int32]
 	batch   *Batch
 	width   int
-	rowAt   []int32 // row of each new token, request after request
-	rowBase []int   // start of each request's part of rowAt
+	rowAt   []int32 // row number of each new token, by request and token
+	rowBase []int   // first index of each request in rowAt
 }
 
 // Prepare fills the arrays that attention reads. It reads the batch, its page tables and its states, and does not use
@@ -130,9 +131,8 @@ func (f *filler) launch(g *plan.Segment, l *plan.Launch) {
 		func(r, i int) int32 { return f.place(r, i*Pool, Pool) })
 }
 
-// closing lists the pools that close in the pass, and the places where raw rows are stored for pools that close later.
-// A token that ends a pool closes it. A request may have fewer pools that close than its number of rows allows; the
-// remaining entries are padding without source and slot.
+// closing lists the pools that are completed in the pass, and where raw rows of incomplete pools are stored. The plan
+// has space for as many pools as the rows of a request can complete; unused entries have no source and no slot.
 func (f *filler) closing() {
 	fill(f.keep, -1)
 	n, b := 0, f.batch
@@ -148,7 +148,7 @@ func (f *filler) closing() {
 	}
 }
 
-// closed lists the pools that one request closes, starting at entry n, and returns the number of the next entry.
+// closed lists the pools that request r completes, starting at entry n, and returns the number of the next entry.
 func (f *filler) closed(r int, st *State, n int) int {
 	first := f.batch.Batch.Batch.FirstPosition(f.batch.Config, r)
 	end := first + f.batch.Batch.Batch.Rows(f.batch.Config, r)

@@ -7,19 +7,19 @@ import (
 	"sparrow/layout"
 )
 
-// A sequence's state consists of: for each linear layer, the recurrent state of its tokens and the last rows that the
-// convolution reads; and for each layer that selects, a ring of raw rows, which are index keys and gates of tokens in
+// A sequence's state consists of two parts. For each linear layer it has the recurrent state of the tokens and the last
+// input rows of the convolution. For each other layer it has a ring of raw rows: index keys and gates of the tokens in
 // the incomplete pool, where position p has row p mod ring. A state is valid only for the current length of its
-// sequence and cannot be truncated, except to length 0. Verified rows are held back: their inputs are stored, and the
-// accepted rows update the state in the next pass, so that rejected rows never change it.
+// sequence and cannot be truncated, except to length 0. Rows of drafts are held back: their inputs are stored, and the
+// next pass updates the state with the accepted rows only.
 
-// ringRows is the number of raw rows in a ring. A pool needs the three rows before its last row.
+// ringRows is the number of raw rows in a ring. The key of a pool is computed from its last row and three earlier rows.
 const ringRows = 4 * Pool
 
-// LinearState holds the states of a linear layer for sequences, or for snapshots, one after the other.
+// LinearState holds n states of a linear layer: states of sequences, or snapshots.
 type LinearState struct {
 	Conv  kernel.Tensor // f32 [n*3, 3*width]
-	Delta kernel.Tensor // f32 [n*heads*128, 128]: [key, value] for every head
+	Delta kernel.Tensor // f32 [n*heads*128, 128]: [key channels, value channels] for every head
 }
 
 // NewLinearState allocates the memory of n states; width is the size of all heads together.
@@ -33,7 +33,7 @@ func NewLinearState(mem kernel.Memory, n, width int) (s LinearState, err error) 
 // LinearBytes returns the size in bytes of one state of a linear layer.
 func LinearBytes(width int) int { return 4 * (kernel.ConvRows*3*width + width*kernel.DeltaDim) }
 
-// RingBytes is the size in bytes of the ring of a layer that selects.
+// RingBytes is the size in bytes of one sequence's ring of a layer with an indexer.
 const RingBytes = 4 * ringRows * 2 * layout.IndexDim
 
 // Each calls visit for the tensors that are given, with the number of rows of one state.
@@ -57,11 +57,11 @@ type State struct {
 	slot int
 	len  int  // number of tokens
 	base int  // number of tokens that the state includes; later tokens are held back
-	lost bool // a pass that began, and may have failed, may have changed the state
+	lost bool // a pass that may have changed the state has begun and not been committed
 }
 
 // States holds the states of all sequences, layer by layer. Slots are reused. Reserve allocates slots for the expected
-// number of sequences; if more are opened, the memory grows.
+// number of sequences; for more sequences, larger memory is allocated.
 type States struct {
 	dev    kernel.Device
 	kind   []bool // for each layer: true if it is linear
@@ -72,7 +72,7 @@ type States struct {
 	rings  []kernel.Tensor // rings of the other layers
 	held   int             // maximum number of held-back rows of a sequence; 0 for none
 	back   []LinearState   // held-back rows of linear layers: [slots*held, 3*width] and [slots*held, inputs]
-	moved  int             // number of times that the memory was moved
+	moved  int             // number of times that the memory was allocated again at another address
 }
 
 func newStates(dev kernel.Device, linear []bool, width int) *States {
@@ -116,7 +116,6 @@ func (s *States) newHeld(slots int) ([]LinearState, error) {
 	return out, nil
 }
 
-// heldRows returns the held-back rows of a layer.
 func (s *States) heldRows(layer int) LinearState {
 	if s.back == nil {
 		return LinearState{}
@@ -127,7 +126,7 @@ func (s *States) heldRows(layer int) LinearState {
 // HeldBytes returns the size in bytes of a held-back row of a linear layer.
 func HeldBytes(width int) int { return 4 * (3*width + kernel.HeldWidth(width/kernel.DeltaDim)) }
 
-// Moved returns how often the address of the memory has changed.
+// Moved returns how often the memory was allocated again at another address.
 func (s *States) Moved() int { return s.moved }
 
 // New makes the state of an empty sequence.
@@ -333,8 +332,8 @@ func (s *State) Truncate(n int) error {
 // Begin records that a pass is about to change the state.
 func (s *State) Begin() { s.lost = true }
 
-// Advance makes n further tokens part of the sequence, after their pass was enqueued. Rows that were held back before
-// the pass have then updated the state; the rows of the pass have updated it unless they are held back (held).
+// Advance adds n tokens to the length of the sequence, after their pass was enqueued. The pass has updated the state
+// with the rows that were held back before it, and with its own rows unless held is true.
 func (s *State) Advance(n int, held bool) {
 	if s.base = s.len; !held {
 		s.base += n

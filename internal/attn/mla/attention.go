@@ -1,5 +1,5 @@
-// Package mla is the attention of DeepSeek-V3.2 and GLM-5: latent rows, an indexer that selects among them, and a
-// dense form for short prompts. Models without an indexer, such as DeepSeek-V3, attend to all latent rows.
+// Package mla computes the attention of DeepSeek-V3.2 and GLM-5: rows attend to latent rows that an indexer selects, or
+// to all expanded keys in short prompts. Models without an indexer, such as DeepSeek-V3, attend to all latent rows.
 package mla
 
 import (
@@ -32,7 +32,7 @@ const indexEps = 1e-6
 type Weights struct {
 	QA, QB, KVA, KVB, O kernel.Matrix
 	QNorm, KVNorm       kernel.Tensor
-	Index               *IndexWeights // nil if the layer uses the selection of an earlier layer, or no layer selects
+	Index               *IndexWeights // nil if the layer uses an earlier layer's selection, or the model has no indexer
 }
 
 // IndexWeights are the matrices of one layer's indexer.
@@ -51,7 +51,7 @@ type Attention struct {
 	params Params
 	freq   kernel.Tensor // f32 [1, rope/2]
 	index  attn.Indexer
-	joins  bool // the device multiplies by joined matrices
+	joins  bool // the device can multiply by joined matrices (kernel.Joiner)
 }
 
 // New prepares attention for a model whose passes are made by the builder.
@@ -68,9 +68,8 @@ func New(dev kernel.Device, list *kernel.Builder, p Params) (*Attention, error) 
 	return &Attention{list: list, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
 }
 
-// Pass is the attention of every layer in one forward pass, with its tensors at the addresses of its plan. T is the
-// number of rows for which the rank computes attention: all rows of the pass, unless ranks divide attention by
-// requests.
+// Pass is the attention of every layer in one forward pass, with its tensors in the arena. T is the number of rows for
+// which the rank computes attention: all rows of the pass, unless ranks divide attention by requests.
 type Pass struct {
 	*Attention
 	cfg  *plan.Config
@@ -86,14 +85,14 @@ type Pass struct {
 	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, if matrices are joined
 	qr        kernel.Tensor // [T, q_lora], normalised
 	query     kernel.Tensor // [T, heads*(nope+rope)], rotated
-	kv        kernel.Tensor // [T, latent+rope], raw
-	key       kernel.Tensor // [T, 128], raw
+	kv        kernel.Tensor // [T, latent+rope], before normalisation and rotation
+	key       kernel.Tensor // [T, 128], before normalisation and rotation
 	joint     attn.Queries  // raw indexer queries of all rows; not given if they are computed in chunks
 	out       kernel.Tensor // [T, heads*v]
 	launches  []launch
 
-	// Kept is the arena's mark after the tensors that later layers read: rotations and the selection. Other parts of a
-	// layer may use the memory after the mark.
+	// Kept is the arena's mark after the tensors that later layers read: rotation angles and the selection. Other parts
+	// of a layer may use the memory after the mark.
 	Kept int64
 
 	selected bool // positions hold a selection of this pass
@@ -104,7 +103,7 @@ type Pass struct {
 type selection struct{ positions, scores kernel.Tensor }
 
 // launch is one launch of a segment: the rows [first, last) of the rank, and the memory of the launch. Launches run one
-// after the other and share memory.
+// after another and use the same memory.
 type launch struct {
 	segment     *plan.Segment
 	first, last int
@@ -123,7 +122,7 @@ type launch struct {
 // Layouts are the byte layouts of a cache.
 type Layouts struct{ Main, Index layout.Kind }
 
-// Arrange lays out the tensors of a pass on an arena.
+// Arrange takes the tensors of a pass from an arena.
 func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass,
 	error) {
 	own, d := p.Share(a.list.Ranks().Rank), a.params.Dims
@@ -201,8 +200,8 @@ func (p *Params) keyDim() int {
 	return layout.IndexDim
 }
 
-// launch lays out one launch. Selection and attention use one part of memory, because selection ends before attention
-// begins.
+// launch takes the tensors of one launch from the arena. Selection and attention use the same memory, because selection
+// ends before attention begins.
 func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
 	d := p.params.Dims
 	x.segment = s
@@ -257,7 +256,7 @@ func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool
 	return kernel.Pool{Mem: mem.Take(kernel.U8, pages, l.PageBytes(tokens)), Layout: k, PageTokens: tokens}, nil
 }
 
-// Begin adds the operation whose result every layer reads: the rotation of each row.
+// Begin adds the operation whose result every layer reads: the rotation angles of each row.
 func (p *Pass) Begin() {
 	p.selected = false
 	if p.own.Rows == 0 {
@@ -267,7 +266,7 @@ func (p *Pass) Begin() {
 }
 
 // Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h. With several
-// ranks, each rank adds the output of its heads, or of its rows. tap records or replaces the layer's selection.
+// ranks, h is then complete on all ranks. tap records or replaces the layer's selection.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.list.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {
@@ -291,7 +290,7 @@ func (p *Pass) rows(t kernel.Tensor) kernel.Tensor {
 }
 
 // attendOwn adds the attention output of the rank's rows x to h. If ranks divide attention by heads, the first rank
-// adds its part to h, and the other ranks overwrite h with theirs.
+// adds its part to h and the other ranks overwrite h with their parts, for the all-reduce that follows.
 func (p *Pass) attendOwn(layer int, w *Weights, c Cache, h, x kernel.Tensor) {
 	p.project(w, x)
 	p.store(w, c)

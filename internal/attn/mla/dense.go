@@ -2,8 +2,8 @@ package mla
 
 import "sparrow/kernel"
 
-// dense computes attention with expanded keys and values. It reads every key, cached or new, in the form in which the
-// cache stores it, so that the result for a prompt is bitwise equal for any division into chunks.
+// dense computes attention with expanded keys and values. All keys, also new ones, are read from the cache, so that the
+// result for a prompt is bitwise equal for any division into chunks.
 func (p *Pass) dense(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.list.Add(kernel.GatherArgs{Out: l.rows, Slots: l.gather, Pool: c.Main})

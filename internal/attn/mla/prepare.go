@@ -10,8 +10,8 @@ type inputArrays[T any] struct {
 	request, position, slots, lens, kept T // [T, 1]
 	start, indexStart                    T // [T, 1]
 	table                                T // [requests, width]
-	gather, indexSlots                   T // slots of all launches, one after the other
-	pages                                T // pages to convert, of all launches, one after the other
+	gather, indexSlots                   T // slots of all launches, launch by launch
+	pages                                T // pages to convert of all launches, launch by launch
 	tables                               T // page tables over the converted pages
 }
 
@@ -85,7 +85,7 @@ func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	}
 }
 
-// convert lists the pages that the rows [first, last) attend to, request by request, and writes page tables over the
+// convert lists the pages that the rows [first, last) attend to, ordered by request, and writes page tables over the
 // converted pages. A page that two requests share is converted for each of them, because the plan does not depend on
 // sharing.
 func (f *filler) convert(l *plan.Launch, first, last int) {

@@ -27,8 +27,8 @@ func (p *Pass) project(w *Weights, x kernel.Tensor) {
 	p.list.Add(kernel.ProjectArgs{X: p.qr, To: to})
 }
 
-// rotate rotates the queries of a launch. The operations that read the queries follow directly, so that a device may
-// run both in one launch.
+// rotate rotates the queries of a launch. Locating positions follows directly, so that a device may run both operations
+// in one launch.
 func (p *Pass) rotate(l *launch) kernel.Tensor {
 	d, q := p.params.Dims, p.query.Slice(l.first, l.last)
 	p.list.Add(kernel.RotateArgs{X: q, Angles: p.angles.Slice(l.first, l.last), Heads: d.Heads, HeadDim: d.QK(),
@@ -44,8 +44,8 @@ func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	return append(to, kernel.Projection{Out: p.kv, W: w.KVA})
 }
 
-// view sets the columns for the outputs of a layer's products of x to adjacent columns, so that a device that has
-// joined their matrices computes them as one product.
+// view places the outputs of a layer's products of x in adjacent columns, so that a device with joined matrices
+// computes them as one product.
 func (p *Pass) view(w *Weights) {
 	if !p.joins {
 		return
@@ -59,8 +59,8 @@ func (p *Pass) view(w *Weights) {
 	p.kv = p.first.Columns(at, at+p.params.Dims.Row())
 }
 
-// Join tells a device which of a layer's matrices multiply one set of rows. A matrix whose rows end inside a block of
-// scales comes last.
+// Join calls kernel.Joiner with the matrices of a layer that multiply the same rows. A matrix whose rows end inside a
+// block of scales comes last.
 func (w *Weights) Join(j kernel.Joiner) error {
 	if w.QA == nil {
 		return nil // the products for the rank's heads and for the latent row are not adjacent
@@ -75,8 +75,8 @@ func (w *Weights) Join(j kernel.Joiner) error {
 	return j.Join(second...)
 }
 
-// store writes the latent rows and the indexer keys of all rows, including rows whose attention needs no selection,
-// because selections of later rows read the keys.
+// store writes the latent rows and the indexer keys of all rows, also of rows that need no selection, because later
+// rows select among these keys.
 func (p *Pass) store(w *Weights, c Cache) {
 	p.list.Add(kernel.StoreArgs{KV: p.kv, Norm: w.KVNorm, Eps: p.params.LatentEps, Angles: p.angles, Slots: p.slots,
 		Pool: c.Main})

@@ -14,9 +14,9 @@ import (
 	"sparrow/plan"
 )
 
-// SelfTest computes the attention of one layer in sparse and in dense form, with the layer's weights, over synthetic
-// keys and queries. Rows with K-1 and K keys select all keys, so sparse attention must equal dense attention. Rows with
-// K+1 and 2K keys must select the keys that a stable sort of the scores selects, and sparse attention must equal dense
+// SelfTest computes the attention of one layer in sparse and in dense form, with the layer's weights, with random keys
+// and queries. Rows with K-1 and K keys select all keys, so sparse attention must equal dense attention. Rows with K+1
+// and 2K keys must select the keys that a stable sort of the scores selects, and sparse attention must equal dense
 // attention over that selection. Without an indexer, attention over whole pages must equal dense attention. SelfTest
 // frees its memory at the end.
 func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l Layouts) (err error) {
@@ -47,8 +47,8 @@ func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l 
 // wholeTest is the number of keys of the longest row if the model has no indexer.
 const wholeTest = 640
 
-// selfTest is a self-test in progress. Its rows have K-1, K, K+1 and 2K keys of one sequence or, without an indexer,
-// several numbers of keys up to K.
+// selfTest holds the tensors of a self-test. Its rows have K-1, K, K+1 and 2K keys of one sequence or, without an
+// indexer, several numbers of keys up to K.
 type selfTest struct {
 	*Attention
 	dev     kernel.Device
@@ -56,7 +56,7 @@ type selfTest struct {
 	page    int
 	layouts Layouts
 	heads   int // heads of the indexer, padded to a number that the device supports
-	split   int // number of keys after which rows are divided
+	split   int // number of keys after which a row is cut into parts
 	seed    uint64
 	k, keys int // K, and the number of keys of the sequence
 
@@ -182,7 +182,7 @@ func (t *selfTest) fill() error {
 			return err
 		}
 	}
-	// Bytes of ones are NaN in every layout: an output shows if a row was not stored.
+	// Bytes of 255 are NaN in every layout, so that a row that was not stored makes outputs NaN.
 	for _, p := range []kernel.Tensor{t.cache.Main.Mem, t.cache.Index.Mem} {
 		if !p.Given() {
 			continue
@@ -205,7 +205,7 @@ func (t *selfTest) fill() error {
 // slot returns the slot of key p of the sequence in the cache.
 func (t *selfTest) slot(p int) int32 { return t.table[p/t.page]*int32(t.page) + int32(p%t.page) }
 
-// random fills an activation with values that are nearly normally distributed, equal in every run.
+// random fills an activation with pseudo-random values that are nearly normally distributed and the same in every run.
 func (t *selfTest) random(to kernel.Tensor) error {
 	wide, narrow := make([]float32, to.Rows*to.Cols), []uint16(nil)
 	for i := range wide {
@@ -313,12 +313,12 @@ func (t *selfTest) checkSelections() ([][]int32, error) {
 	return out, nil
 }
 
-// softest is the maximum score in the self-test. Rounding changes a score by an amount proportional to the score, and a
-// weight by the exponential of that change.
+// softest is the maximum scaled score in the self-test. Rounding errors grow with the score, and attention weights
+// change by the exponential of the error.
 const softest = 4
 
 // attendSparse computes attention over the selections in latent space. It returns the scale of the scores: that of the
-// model, or a smaller one that keeps scores below softest.
+// model, or a smaller scale with which all scores are at most softest.
 func (t *selfTest) attendSparse() (scale float32, err error) {
 	p, d := &t.params, t.params.Dims
 	t.list.At("self-test", -1)
@@ -387,8 +387,8 @@ const (
 	selfTestF32  = 0.001
 )
 
-// The allowed relative difference between the norms of a head's outputs over all rows; rounding errors of both signs
-// average out.
+// The allowed relative difference between the norms of a head's outputs over all rows; it is smaller, because rounding
+// errors of both signs cancel.
 const (
 	selfTestHeadBF16 = 0.005
 	selfTestHeadF32  = 0.001
@@ -427,7 +427,8 @@ func (t *selfTest) checkOutputs() error {
 	return t.checkHeads(sparse, dense)
 }
 
-// checkHeads compares the scale of every head over all rows: the factor that brings one form closest to the other.
+// checkHeads compares the size of every head's outputs over all rows: the factor by which the outputs of one form are
+// multiplied to be closest to the other's.
 func (t *selfTest) checkHeads(sparse, dense []float32) error {
 	most := selfTestHeadF32
 	if t.act == kernel.BF16 {

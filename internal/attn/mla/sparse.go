@@ -9,9 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// sparse selects keys, unless the layer uses an earlier selection, and computes attention over them in latent space. A
-// launch ends before the next begins, so that only one launch at a time needs memory for scores, gathered rows and
-// queries.
+// sparse selects keys, unless the layer uses an earlier selection, and computes attention over them in latent space.
+// Launches run one after another, so they use the same memory for scores, gathered rows and queries.
 func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	switch {
 	case w.Index != nil:
@@ -33,7 +32,7 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 }
 
 // attend runs one launch: it projects queries into latent space, converts selected positions to slots, computes
-// attention and projects the outputs back.
+// attention and projects the outputs to value heads.
 func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.list.Add(kernel.AbsorbArgs{Out: l.absorbed, Q: p.rotate(l), KVB: w.KVB, Dims: d})

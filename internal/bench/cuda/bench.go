@@ -1,10 +1,10 @@
 // Package bench times CUDA kernels and compares them with the peak rates of the device.
 //
 // A case is a kernel at a shape, with its minimum bytes and operations; peers.tsv contains the times of other engines.
-// Results can be written as JSON. Every case is checked against the host before it is timed, with its outputs poisoned
-// first; timing replays captured graphs whose launches rotate over several sets of inputs, together larger than the L2
-// cache, and reports the median of many replays with its spread. Nothing is timed with zeros, because these use less
-// power and run faster than real data.
+// Results can be written as JSON. Before a case is timed, its outputs are filled with invalid values (poisoned) and the
+// results are compared with the host's. Timing replays captured CUDA graphs whose launches rotate over several sets of
+// inputs, together larger than the L2 cache. It reports the median of many replays with its spread. Inputs are random:
+// zeros use less power and run faster.
 package bench
 
 import (
@@ -22,32 +22,32 @@ import (
 // Rate is the kind of arithmetic that bounds a case.
 type Rate int
 
-// Kinds of arithmetic. Memory cases have almost no arithmetic.
+// Kinds of arithmetic. Memory is for cases that are bound by memory bandwidth.
 const (
 	Memory Rate = iota
 	BF16
 	FP8
 )
 
-// Roofs holds the peak rates that results are compared with.
+// Roofs holds the peak rates of a device.
 type Roofs struct {
-	BytesPerSecond float64 `json:"bytes_per_second"` // sum of reads and writes
+	BytesPerSecond float64 `json:"bytes_per_second"` // reads and writes together
 	BF16           float64 `json:"bf16_flops"`       // operations per second
 	FP8            float64 `json:"fp8_flops"`
 }
 
-// H200 returns the peak rates that were measured on an H200 with a large copy, a large bf16 GEMM on random data, and
-// the issue rate of FP8 instructions.
+// H200 returns peak rates of an H200: measured with a large copy and with a large bf16 GEMM on random data, and for FP8
+// computed from the issue rate of its instructions.
 func H200() Roofs { return Roofs{BytesPerSecond: 4.3e12, BF16: 790e12, FP8: 1650e12} }
 
 // Case is one kernel at one shape.
 type Case struct {
 	harness.Case
-	FLOPs    float64 // operations of one run
+	FLOPs    float64 // floating-point operations of one run
 	Bytes    float64 // minimum bytes of device memory traffic in one run
 	Rate     Rate
-	SetBytes float64 // device memory of one set; 0 means Bytes
-	// New makes one set of inputs and outputs in memory of the holder. Different sets use different memory.
+	SetBytes float64 // bytes of device memory of one set; 0 means Bytes
+	// New allocates the inputs and outputs of one set from the holder. Sets do not share memory.
 	New func(*holder) Set
 }
 
@@ -56,7 +56,7 @@ func titled(name, shape string, args ...any) harness.Case {
 	return harness.Case{Name: name, Shape: fmt.Sprintf(shape, args...)}
 }
 
-// setBytes returns the device memory of one set.
+// setBytes returns the bytes of device memory of one set.
 func (c *Case) setBytes() float64 {
 	if c.SetBytes > 0 {
 		return c.SetBytes
@@ -64,15 +64,15 @@ func (c *Case) setBytes() float64 {
 	return c.Bytes
 }
 
-// Set holds the functions of a case for one set of its inputs and outputs.
+// Set is one set of inputs and outputs of a case, with functions that use it.
 type Set struct {
-	// Launch enqueues one run.
+	// Launch enqueues the kernel once.
 	Launch func(*cuda.Stream) error
-	// Check compares the outputs of a finished run with results computed on the host.
+	// Check compares the outputs with results computed on the host.
 	Check func(*reader) error
 }
 
-// launching returns a set that launches a kernel with its arguments.
+// launching returns a set that launches a kernel with the given arguments.
 func launching[A any](h *holder, kernel func(*cuda.Kernels, *cuda.Stream, *A) error, args *A,
 	check func(*reader) error) Set {
 	return Set{func(s *cuda.Stream) error { return kernel(h.rig.Kernels, s, args) }, check}
@@ -84,7 +84,7 @@ type heldSet struct {
 	*holder
 }
 
-// Rig holds the device, the kernels and the settings with which sets are made.
+// Rig holds the device, the kernels and the seed that sets are made with.
 type Rig struct {
 	Device  *cuda.Device
 	Kernels *cuda.Kernels
@@ -92,19 +92,20 @@ type Rig struct {
 	Seed    uint64 // different for every set
 }
 
-// Options set how long to measure.
+// Options configures a run.
 type Options struct {
 	Replays int // timed graph replays; 0 means 20
-	// Pause is the idle time before each timed replay. Without it the power limit lowers the clock during heavy cases.
+	// Pause is the idle time before each timed replay. Without it, heavy cases reach the power limit, which lowers the
+	// clock.
 	Pause time.Duration
-	// Check compares results with the host's without timing, for tools that count or check each launch.
+	// Check checks the results without timing, for tools such as compute-sanitizer that examine each launch.
 	Check    bool
 	Progress harness.Progress
 }
 
 const (
-	warm    = 3 // replays before the timed replays
-	l2Times = 3 // total size of the sets as a multiple of the L2 size
+	warm    = 3 // replays that are not timed, before the timed ones
+	l2Times = 3 // bytes of all sets together, as a multiple of the L2 cache
 )
 
 // Result is the result of one case.
@@ -117,11 +118,11 @@ type Result struct {
 	Spread    float64 `json:"spread"` // (90th - 10th percentile) / median
 	TFLOPs    float64 `json:"tflops,omitempty"`
 	GBs       float64 `json:"gb_per_s"`
-	RoofUS    float64 `json:"roof_us"`    // time at the peak rate
+	RoofUS    float64 `json:"roof_us"`    // minimum time at the peak rate
 	RoofShare float64 `json:"roof_share"` // roof_us / us
 	Peer      string  `json:"peer,omitempty"`
 	PeerUS    float64 `json:"peer_us,omitempty"`
-	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us; above 1 the kernel is faster than the peer
+	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us; above 1 if the kernel is faster than the peer
 	Sets      int     `json:"sets"`
 	Launches  int     `json:"launches"` // launches per replay
 	Checked   bool    `json:"checked"`
@@ -131,13 +132,13 @@ type Result struct {
 type Report struct {
 	Device  cuda.Properties `json:"device"`
 	Date    time.Time       `json:"date"`
-	Commit  string          `json:"commit,omitempty"` // commit of the program that measured
+	Commit  string          `json:"commit,omitempty"` // commit that the program was built from
 	Pause   string          `json:"pause,omitempty"`  // idle time before each replay
 	Roofs   Roofs           `json:"roofs"`
 	Results []Result        `json:"results"`
 }
 
-// Run checks and times cases. The error lists the cases that failed; the other cases still run, until the context ends.
+// Run checks and times cases. The error lists the cases that failed; the other cases still run unless ctx ends.
 func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o Options) (*Report, error) {
 	if o.Replays == 0 {
 		o.Replays = 20
@@ -168,10 +169,10 @@ func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o O
 	return rep, errors.Join(err, s.Close())
 }
 
-// maxSets limits the number of sets of small cases.
+// maxSets is the maximum number of sets of a case.
 const maxSets = 64
 
-// setCount returns the number of sets that make the inputs larger than the cache.
+// setCount returns the number of sets of setBytes bytes that are together larger than l2 bytes.
 func setCount(setBytes, l2 float64) int {
 	return int(max(1, min(maxSets, math.Ceil(l2/setBytes))))
 }
@@ -202,7 +203,7 @@ func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
 		return &Result{Name: c.Name, Shape: c.Shape, Sets: n, Checked: true}, nil
 	}
 	launches := n
-	if want := 20; n < want { // the events' resolution requires several launches
+	if want := 20; n < want { // events have a low resolution, so several launches are timed together
 		launches = n * ((want + n - 1) / n)
 		if c.setBytes() > 1<<28 {
 			launches = max(n, 4)
@@ -234,8 +235,8 @@ func checkOnce(stream *cuda.Stream, s heldSet) error {
 	return r.err
 }
 
-// replay captures the launches, rotating over the sets, and times replays of the graph. Times are microseconds per
-// launch.
+// replay captures the launches, which rotate over the sets, as a graph and times replays. It returns the microseconds
+// per launch of each replay.
 func replay(rig *Rig, sets []heldSet, launches int, o Options) (times []float64, err error) {
 	s := rig.Stream
 	g, err := s.Capture(func() error {

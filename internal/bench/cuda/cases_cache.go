@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// tableRows is the length of the rotary tables of the cases.
+// tableRows is the number of positions in the rotary table of the cases.
 const tableRows = 4096
 
 // angles returns the rotary table of all cases.
@@ -40,7 +40,7 @@ func Cases() []Case {
 func mainLayout(kind layout.Kind) layout.Main {
 	m, err := layout.MainOf(kind)
 	if err != nil {
-		panic(err) // the kinds are constants of this package
+		panic(err) // cannot fail: the kinds are constants of this package
 	}
 	return m
 }
@@ -75,7 +75,8 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 	}
 }
 
-// written returns a pool for writing tokens, its bytes on the host, and the slots and positions of the tokens.
+// written returns a device pool to write tokens to, the size of its memory in bytes, and the slots and positions of the
+// tokens.
 func (h *holder) written(tokens, pageTokens, pageBytes int) (pool cuda.PoolView, size int, slots, positions []int32) {
 	pages := (tokens + pageTokens - 1) / pageTokens
 	size = pages * pageBytes
@@ -89,7 +90,8 @@ func (h *holder) rotary() cuda.RotaryView {
 	return cuda.RotaryView{Table: putAll(h, angles()), Rows: tableRows}
 }
 
-// gatherSet returns a set that copies rows of a pool by a list of slots; convert returns the expected row.
+// gatherSet returns a set that copies the rows of a pool in the order of a list of slots. convert returns the expected
+// bytes of the row from a slot.
 func gatherSet(h *holder, pool cuda.PoolView, rowBytes, count int,
 	launch func(*cuda.Stream, *cuda.GatherSlotsArgs) error, convert func(slot int) []byte) Set {
 	slots := h.permutation(int(pool.Slots))[:count]
@@ -116,7 +118,7 @@ func mainPool(h *holder, kind layout.Kind, slots int) (cuda.PoolView, []byte) {
 	return pooled(h, page, slots), page
 }
 
-// pooled returns a device pool that repeats a page of 64 rows.
+// pooled returns a device pool in which every page is a copy of page, which has 64 rows.
 func pooled(h *holder, page []byte, slots int) cuda.PoolView {
 	return cuda.PoolView{Base: h.repeat(page, slots/64*len(page)), PageBytes: int64(len(page)), PageTokens: 64,
 		Slots: int32(slots)}
@@ -225,8 +227,8 @@ func combineCase(tokens, ks, ke int) Case {
 	}
 }
 
-// recipe describes how V3.2 prepares indexer vectors.
+// recipe is how V3.2 prepares indexer vectors.
 var recipe = cuda.IndexRecipeView{Hadamard: 1}
 
-// hostRecipe holds the settings of recipe for the host.
+// hostRecipe is the same preparation, in the types of the host's computation.
 var hostRecipe = expect.Recipe{Hadamard: true, Mode: num.ScalePow2}

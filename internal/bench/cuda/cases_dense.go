@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// denseCases returns the main shapes of dense prefill: whole prompts, long and short, and chunks after a cached prefix.
+// denseCases returns the main shapes of dense prefill: whole prompts, and chunks after a cached prefix.
 func denseCases() []Case {
 	return []Case{
 		denseCase(8, 2048, 0, 128, 128, 128), denseCase(1, 16384, 0, 16, 128, 128),
@@ -22,13 +22,14 @@ func denseCases() []Case {
 type dense struct {
 	cuda.Dense
 	args cuda.DenseAttendArgs
-	// Copies on the host of the ranges of keys that rows attend to.
+	// Host copies of each row's range of keys: first key, number of keys.
 	start, lens []int32
 }
 
 const denseScale = 0.0722 // about 192^-0.5
 
-// denseCase returns a case. Its operations count the causal half: a row that attends to n keys counts n - 1/2 of them.
+// denseCase returns a case. Its operations count only the causal half of the products: n - 1/2 keys for a row that
+// attends to n keys.
 func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 	all, keys := requests*rows, requests*(prefix+rows)
 	pairs := float64(requests) * (float64(rows)*float64(prefix) + float64(rows)*float64(rows)/2)
@@ -68,7 +69,7 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 	}
 }
 
-// check computes some heads of some rows on the host.
+// check compares some heads of some rows with values computed on the host.
 func (d *dense) check(r *reader) error {
 	for _, row := range []int{0, 127, int(d.Rows) / 2, int(d.Rows) - 1} {
 		for _, head := range []int{0, int(d.Heads) - 1} {
@@ -94,7 +95,7 @@ func (d *dense) checkHead(r *reader, row, head int) error {
 	return attended(out, want, r.f32(d.LSE.Add((int64(row)*d.LSEStride+int64(head))*4)), lse)
 }
 
-// attended compares the output of a head and its log-sum-exp with the values want and lse computed on the host.
+// attended compares a head's output and log-sum-exp with want and lse, which the host computed.
 func attended(out []float32, want []float64, gotLSE, lse float64) error {
 	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
 		return fmt.Errorf("the result differs by %g of its norm, at most %g is allowed; it begins %v, want %v", d,

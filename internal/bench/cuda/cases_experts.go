@@ -18,7 +18,7 @@ const (
 )
 
 // expertCases returns the experts of a DeepSeek-V3.2 layer. The peer is DeepGEMM's grouped GEMM of the same shape,
-// whose input rows are already quantised and sorted, and which writes gate and up to memory.
+// which starts from quantised and sorted rows and writes gate and up to memory.
 func expertCases() []Case {
 	var list []Case
 	for _, c := range []struct {
@@ -59,13 +59,13 @@ type expertSet struct {
 	shape         cuda.ExpertShape
 	args          cuda.ExpertsArgs
 	name          string
-	pattern, x    []byte // pattern that weights and rows repeat
+	pattern, x    []byte // bytes that weights and rows repeat
 	scales        [2][]float32
 	ids           []int32
-	gateUp, downs int // bytes of the gate-up and of the down matrix of one expert
+	gateUp, downs int // bytes of one expert's gate-up matrix and of its down matrix
 }
 
-// expertCase returns a case in which every expert is chosen equally often, if the number of rows allows that.
+// expertCase returns a case in which all experts are chosen equally often, as far as possible.
 func expertCase(shape cuda.ExpertShape, rows int, name string) Case {
 	pairs := rows * expertTop
 	used := min(pairs, int(shape.Experts))
@@ -98,7 +98,7 @@ func expertCase(shape cuda.ExpertShape, rows int, name string) Case {
 	}
 	c.SetBytes = float64(used) * float64(gateUp+down)
 	if used < int(shape.Experts) {
-		c.SetBytes /= 8 // several sets, because one would be partly in the cache
+		c.SetBytes /= 8 // use several sets, because one set is partly in the L2 cache
 	}
 	c.New = func(h *holder) Set { return newExpertSet(h, shape, rows, name) }
 	return c
@@ -115,14 +115,14 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 			values = append(values, num.E4M3(v*60))
 		}
 	}
-	e.pattern = make([]byte, 37*e.tile()) // not a multiple of an expert, so that all experts differ
+	e.pattern = make([]byte, 37*e.tile()) // not a divisor of an expert's bytes, so that all experts differ
 	for i := 0; i < len(e.pattern); i += 2 {
 		copy(e.pattern[i:i+2], values[h.rng.Uint32()%(1<<15)*2:])
 	}
 	if shape.E2M1 {
 		for i := range e.pattern {
 			if e.pattern[i] = byte(h.rng.Uint32()); i%expect.FoldedPiece >= expect.FoldedCodes {
-				e.pattern[i] = 8 * (10 + e.pattern[i]%5) // exponents of scales have five values
+				e.pattern[i] = 8 * (10 + e.pattern[i]%5) // five different scale exponents
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	return out
 }
 
-// inner reads the activation of pair number place of a row and an expert.
+// inner reads the activation of pair number place; a pair is a row and one of its experts.
 func (e *expertSet) inner(r *reader, place int) []float32 {
 	at := e.args.Inner.Add(int64(place) * int64(e.args.InnerPitch))
 	if e.shape.BF16 {
@@ -228,8 +228,8 @@ func (e *expertSet) inner(r *reader, place int) []float32 {
 	return out
 }
 
-// check recomputes parts of some pairs of rows and experts: tiles of their activations from x, and columns of their
-// results from the activations on the device.
+// check recomputes parts of some pairs of rows and experts: tiles of the activation from x, and columns of the result
+// from the activation on the device.
 func (e *expertSet) check(r *reader) error {
 	order := expect.SortPairs(e.ids, e.shape.Experts)
 	for i := range 5 {

@@ -8,10 +8,10 @@ import (
 	"sparrow/layout"
 )
 
-// latentSplits lists the ways in which plans split rows that attend to every key.
+// latentSplits lists after how many keys plans split rows that attend to every key; 0 means no split.
 var latentSplits = []int{512, 1024, 2048, 0}
 
-// latentCases returns the main combinations of batch, heads and keys of attention over every key.
+// latentCases returns the main combinations of batch size, heads and keys for attention over every key.
 func latentCases() []Case {
 	var list []Case
 	for _, c := range [][3]int{{1, 128, 8192}, {16, 128, 8192}, {64, 128, 8192}, {128, 128, 8192}, {16, 128, 65536},
@@ -28,8 +28,8 @@ func latentCases() []Case {
 	return list
 }
 
-// latentCase returns a decode of a batch of sequences, all with the same number of keys, in pages in random order. Rows
-// are split after the given number of keys.
+// latentCase returns a decode of a batch of sequences, all with the same number of keys, with pages in random order.
+// Rows are split after split keys.
 func latentCase(kind layout.Kind, rows, heads, keys, split int) Case {
 	const tokens = 64
 	pages := keys / tokens

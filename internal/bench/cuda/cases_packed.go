@@ -17,9 +17,9 @@ import (
 type packing struct {
 	name        string
 	format      cuda.PackedFormat
-	data, scale kernel.DType // without a scale type, the blocks contain the scales
-	rows, cols  int          // block that shares a scale; cols 0 means a whole row
-	source      string       // name in cuda.PackSources
+	data, scale kernel.DType // types of codes and scales; blocks that contain their scales have no scale type
+	rows, cols  int          // block with one scale, rows x cols; cols 0 means a whole row
+	source      string       // name of the pack kernel in cuda.PackSources
 	middle      int32
 }
 
@@ -46,7 +46,7 @@ var packings = []packing{
 	{"IQ4_XS", "iq4", kernel.Blocks(block.IQ4_XS), 0, 1, 0, "blocks", 0},
 }
 
-// Dimensions of the matrix of packed GEMMs, which has at least 100 MB in all formats.
+// Columns and K of the weight matrix of packed GEMMs, which has at least 100 MB in every format.
 const packedColumns, packedK = 24576, 16384
 
 // packedCases returns GEMMs with packed weights, and with bf16 for comparison.
@@ -74,7 +74,7 @@ func packedCases() []Case {
 	return list
 }
 
-// foldedCase returns a product with an MXFP4 weight whose scales are folded into e4m3 codes.
+// foldedCase returns a GEMM with an MXFP4 weight whose scales are multiplied into e4m3 codes.
 func foldedCase(rows int) Case {
 	const groups = packedK / 32
 	stored := float64(packedColumns * (packedK/2 + groups))
@@ -113,13 +113,13 @@ func foldedCase(rows int) Case {
 	}
 }
 
-// foldedProduct is a product whose weights repeat a pattern of codes and the scales 2^-7, 2^-6 and 2^-8.
+// foldedProduct is a GEMM whose weights repeat a pattern of codes, with the scales 2^-7, 2^-6 and 2^-8.
 type foldedProduct struct {
 	cuda.Product
 	codes []byte
 }
 
-// check compares some elements with values computed on the host.
+// check compares some elements of the result with values computed on the host.
 func (p *foldedProduct) check(r *reader) error {
 	for i := range 24 {
 		row, column := i*577%int(p.Rows), (packedColumns-1+i*7919)%packedColumns
@@ -142,15 +142,15 @@ func (p *foldedProduct) check(r *reader) error {
 	return nil
 }
 
-// packedSet is a weight whose bytes repeat a pattern that is known on the host.
+// packedSet is a packed weight whose bytes repeat a pattern. The host has the pattern.
 type packedSet struct {
 	packing
 	cuda.PackedProduct
 	codes, scales []byte
 }
 
-// sizes returns the bytes of a row of codes, the number of scales in a row of scales, and the number of rows of scales
-// of a matrix [columns, k].
+// sizes returns, for a matrix [columns, k], the bytes of a row of codes, the scales in a row of scales, and the rows of
+// scales.
 func (p packing) sizes(columns, k int) (codes, scales, scaleRows int) {
 	codes = k / p.data.Values() * p.data.Size()
 	if p.scale == 0 {
@@ -163,7 +163,7 @@ func (p packing) sizes(columns, k int) (codes, scales, scaleRows int) {
 	return codes, scales, columns / p.rows
 }
 
-// stored returns the bytes of a matrix in a checkpoint.
+// stored returns the bytes of a matrix [columns, k] in a checkpoint.
 func (p packing) stored(columns, k int) float64 {
 	codes, scales, scaleRows := p.sizes(columns, k)
 	return float64(codes*columns) + float64(scales*scaleRows*max(p.scale.Size(), 1))
@@ -179,8 +179,8 @@ func packedCase(p packing, rows int) Case {
 	}
 }
 
-// pack packs a matrix [columns, k] of random codes. If twice is set, the matrix consists of gate and up, with columns /
-// 2 rows each.
+// pack packs a matrix [columns, k] of random codes. With twice, the matrix consists of gate and up, each with columns /
+// 2 rows.
 func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
 	p := s.packing
 	codes, scales, scaleRows := p.sizes(columns, k)
@@ -213,7 +213,7 @@ func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
 	return a.To
 }
 
-// row returns a row of the matrix [., k] that pack has packed, before rounding to bf16.
+// row returns row i of the matrix [., k] that pack has packed, as the exact values.
 func (s *packedSet) row(i, k int) []float32 {
 	codes, scales, _ := s.sizes(1, k)
 	weight, view := make([]float32, k), func(b []byte, d kernel.DType, cols int) kernel.Tensor {
@@ -280,7 +280,7 @@ func packedScale(d kernel.DType, v float32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(1.0/128))
 }
 
-// repeated returns n bytes from offset at of memory that repeats a pattern.
+// repeated returns n bytes, starting at offset at, of memory that repeats a pattern.
 func repeated(pattern []byte, at, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -289,7 +289,7 @@ func repeated(pattern []byte, at, n int) []byte {
 	return b
 }
 
-// check compares some elements with values computed on the host from weights rounded to bf16.
+// check compares some elements of the result with values that the host computes from weights rounded to bf16.
 func (s *packedSet) check(r *reader) error {
 	for i := range 24 {
 		row, column := i*577%int(s.Rows), (packedColumns-1+i*7919)%packedColumns
@@ -302,7 +302,7 @@ func (s *packedSet) check(r *reader) error {
 			size += v * v
 		}
 		got := float64(r.bf16s(s.Out.Add((int64(row)*s.OutStride+int64(column))*2), 1)[0])
-		// Packed weights are within 2^-8 of the exact values.
+		// The packed weight rounds values by at most 2^-8 of their size.
 		if limit := math.Abs(sum)/256 + math.Sqrt(size)/16; !(math.Abs(got-sum) <= limit) {
 			return fmt.Errorf("row %d column %d is %g, want %g within %g", row, column, got, sum, limit)
 		}
@@ -310,10 +310,10 @@ func (s *packedSet) check(r *reader) error {
 	return nil
 }
 
-// Dimensions of experts of DeepSeek-V4-Flash; all experts are chosen equally often.
+// Shape of the experts of DeepSeek-V4-Flash.
 const packedExperts, packedHidden, packedInner, packedTop = 64, 4096, 2048, 8
 
-// packedExpertsCase returns a case of gate and up of all experts, with the given number of rows for each expert.
+// packedExpertsCase returns a case of gate and up of all experts; each is the number of rows per expert.
 func packedExpertsCase(p packing, each int) Case {
 	stored, pairs := p.stored(2*packedExperts*packedInner, packedHidden), each*packedExperts
 	return Case{

@@ -9,14 +9,14 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// productShape is a weight of a DeepSeek-V3.2 layer with the numbers of rows of the GEMMs that use it.
+// productShape is a weight of a DeepSeek-V3.2 layer, with the row counts of its GEMMs.
 type productShape struct {
 	typ               cuda.ProductType
 	what              string
 	columns, k, batch int
 	f32               bool
 	rows              []int
-	factors           bool // FP8 with a scale for each column
+	factors           bool // whether an FP8 weight has one scale for each column
 }
 
 func productShapes() []productShape {
@@ -37,13 +37,13 @@ func productShapes() []productShape {
 		productShape{cuda.ProductBF16, "expand", 128, 512, 128, false, heads, false})
 }
 
-// productCases returns the GEMMs of a layer, and the quantisation of their inputs.
+// productCases returns the GEMMs of a layer, and the quantisation of their input rows.
 func productCases() []Case {
 	var list []Case
 	for _, s := range productShapes() {
 		for _, rows := range s.rows {
 			list = append(list, productCase(s, rows, ""))
-			if rows <= 64 { // few rows run as nodes of a captured step
+			if rows <= 64 { // few rows run inside a captured graph
 				list = append(list, productCase(s, rows, overlap))
 			}
 		}
@@ -54,7 +54,7 @@ func productCases() []Case {
 	return list
 }
 
-// product is one set of a GEMM. The rows of the matrices of a batch are adjacent, like heads.
+// product is one set of a GEMM or a batch of GEMMs. In a batch, the rows of the matrices are adjacent, as for heads.
 type product struct {
 	cuda.Product
 	call cuda.ProductCall
@@ -111,11 +111,11 @@ func productCase(s productShape, rows int, suffix string) Case {
 	}
 }
 
-// productPattern is the number of random elements of an operand; the other elements repeat them, each time at another
-// column.
+// productPattern is the number of random elements of an operand; the other elements repeat them with an offset, so that
+// columns differ.
 const productPattern = 1<<19 + 641
 
-// operand returns device memory of n random elements.
+// operand allocates n random elements in device memory.
 func (h *holder) operand(t cuda.ProductType, n int) cuda.Ptr {
 	if t == cuda.ProductFP8 {
 		return h.repeat(h.codes(min(n, productPattern)), n)
@@ -123,7 +123,7 @@ func (h *holder) operand(t cuda.ProductType, n int) cuda.Ptr {
 	return h.repeat(raw(h.bf16s(min(n, productPattern))), n*2)
 }
 
-// check compares some elements with values computed on the host: the corners, and elements spread over the result.
+// check compares some elements with values computed on the host: the corners, and elements at regular distances.
 func (p *product) check(r *reader) error {
 	for i := range 48 {
 		row, column, b := i*577%int(p.Rows), i*7919%int(p.Columns), i*31%int(p.Batch)
@@ -159,7 +159,7 @@ func (p *product) checkElement(r *reader, row, column, b int) error {
 		sum, size = f*sum, f*size
 	}
 	at := int64(row)*p.OutStride + int64(b)*p.OutBatch + int64(column)
-	// GEMMs of e4m3 keep 14 bits and those of bf16 keep 24; a bf16 result is rounded to 8 bits.
+	// Products of e4m3 are exact to 14 bits and those of bf16 to 24; a bf16 result is rounded to 8 bits.
 	limit := map[cuda.ProductType]float64{cuda.ProductFP8: 5e-4, cuda.ProductBF16: 2e-6}[p.Type] * size
 	var got float64
 	if p.OutF32 {
@@ -174,7 +174,7 @@ func (p *product) checkElement(r *reader, row, column, b int) error {
 	return nil
 }
 
-// values returns the k elements of an operand from element at on.
+// values returns k elements of an operand, from element at on.
 func (p *product) values(r *reader, base cuda.Ptr, at int64) []float32 {
 	if p.Type == cuda.ProductBF16 {
 		return r.bf16s(base.Add(at*2), int(p.K))
@@ -195,7 +195,7 @@ func quantiseCase(rows, columns int, norm bool) Case {
 	return Case{
 		Case: titled(name, "%d rows of %d", rows, columns), Rate: Memory, Bytes: size,
 		New: func(h *holder) Set {
-			// Copies on the host of the first row, of the residual row and of the weight.
+			// Host copies of the first row, of the residual row and of the weight.
 			first, delta, weight := h.bf16s(columns), h.bf16s(columns), h.bf16s(columns)
 			stride := int64(columns)
 			x, codes, scales := h.repeat(raw(first), n*2), h.output(n), h.output(n/128*4)
@@ -222,7 +222,7 @@ func quantiseCase(rows, columns int, norm bool) Case {
 
 const normEpsilon = 1e-6
 
-// normalised adds delta to row and then normalises row with weight, rounding as the device does.
+// normalised adds delta to row and applies RMSNorm with weight, with the rounding of the device.
 func normalised(row, delta, weight []float32) {
 	var squares float64
 	for i, d := range delta {
@@ -235,7 +235,8 @@ func normalised(row, delta, weight []float32) {
 	}
 }
 
-// quantised checks that the first and the last row on the device equal the row on the host; all rows are copies of it.
+// quantised checks that the first and the last row on the device equal the quantised row; all device rows are copies of
+// it.
 func (r *reader) quantised(row []float32, codes, scales cuda.Ptr, rows int) error {
 	want, wantScales := make([]byte, len(row)), make([]float32, 0, len(row)/128)
 	for from := 0; from < len(row); from += 128 {

@@ -48,7 +48,7 @@ func normCase(rows, columns int) Case {
 		}}
 }
 
-// lastRow checks that the last row of bf16 values has the expected values.
+// lastRow compares the last of rows bf16 rows with the values that want returns.
 func (r *reader) lastRow(p cuda.Ptr, rows, columns int, want func(int) float64) error {
 	for i, v := range r.bf16s(p.Add(2*int64(columns)*int64(rows-1)), columns) {
 		if g, w := float64(v), want(i); !(math.Abs(g-w) <= max(math.Abs(w), 1e-3)/200) {
@@ -74,8 +74,8 @@ func gateCase(rows, columns int) Case {
 		}}
 }
 
-// routeCase returns a case that chooses 8 experts from 4 of 8 groups without bias, so that the first chosen expert is
-// always the best of all experts.
+// routeCase returns a case that chooses 8 experts from 4 of 8 groups, without bias: the first chosen expert then always
+// has the highest score of all.
 func routeCase(rows, experts int) Case {
 	return Case{Case: titled("route", "%d x %d", rows, experts),
 		Bytes: float64(rows) * float64(experts*4+64), New: func(h *holder) Set {
@@ -95,7 +95,7 @@ func routeCase(rows, experts int) Case {
 		}}
 }
 
-// sampleCase returns a case that samples from rows of the same logits, each row with its own random number.
+// sampleCase returns a case that samples one token per row. All rows have the same logits and different random numbers.
 func sampleCase(rows, topK int, topP float64) Case {
 	return Case{Case: titled("sample", "%d x %d, top_k %d, top_p %g", rows, vocabulary, topK, topP),
 		Bytes: float64(rows) * vocabulary * 4, New: func(h *holder) Set {
@@ -104,7 +104,7 @@ func sampleCase(rows, topK int, topP float64) Case {
 			words, want := make([]int32, rows*sample.DrawWords), make([]int32, rows)
 			scratch, err := sample.NewScratch(vocabulary)
 			if err != nil {
-				panic(err) // the vocabulary is a constant
+				panic(err) // cannot fail: the vocabulary is a constant
 			}
 			for i := range rows {
 				d := sample.Draw{Inverse: 1, TopP: topP, TopK: topK, Random: uint64(i) * 0x9E3779B97F4A7C15}

@@ -14,7 +14,7 @@ import (
 // patternBytes is the number of random bytes of a large input; the other bytes repeat them.
 const patternBytes = 4 << 20
 
-// scoreCases returns the main shapes of the indexer and of the selection.
+// scoreCases returns the main shapes of the indexer's scores and of its selection.
 func scoreCases() []Case {
 	list := []Case{raggedCase(4096, 8192, 64), raggedCase(4096, 32768, 64), raggedCase(4096, 131072, 64),
 		raggedCase(4096, 32768, 32)}
@@ -87,8 +87,8 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 	return nil
 }
 
-// pagedCase returns a case that scores rows of each request, with together rows scored at once: all rows for native
-// verify, some for groups, and one for split verify.
+// pagedCase returns a case of index scores with each query rows per request. together rows are scored at once: all of
+// them for native verify, some for groups, one for split verify.
 func pagedCase(requests, keys, each, together, heads int) Case {
 	blocks := keys / 64
 	rows := requests * each
@@ -145,8 +145,8 @@ func pagedCase(requests, keys, each, together, heads int) Case {
 	}
 }
 
-// overlapping returns a launch whose kernels start their prologue while the previous kernel ends, like the steps of a
-// captured model.
+// overlapping returns a launch with programmatic dependent launch: a kernel starts its prologue while the previous
+// kernel ends, as in a captured model.
 func overlapping(launch func(*cuda.Stream) error) func(*cuda.Stream) error {
 	return func(s *cuda.Stream) error {
 		s.SetOverlap(true)
@@ -155,17 +155,17 @@ func overlapping(launch func(*cuda.Stream) error) func(*cuda.Stream) error {
 	}
 }
 
-// topKKind is the output of a selection and the kind of its scores.
+// topKKind selects the output of a selection and the distribution of its scores.
 type topKKind string
 
 const (
-	positions topKKind = ""        // positions, normal scores
-	slots     topKKind = ", paged" // slots through a page table, normal scores
-	zeros     topKKind = ", zeros" // slots, fewer than k scores above zero, the rest zero
-	tenth     topKKind = ", tenth" // slots, one score in ten above zero, the rest zero
+	positions topKKind = ""        // positions; normally distributed scores
+	slots     topKKind = ", paged" // slots from a page table; normally distributed scores
+	zeros     topKKind = ", zeros" // slots; fewer than k scores above zero, the others zero
+	tenth     topKKind = ", tenth" // slots; one score in ten above zero, the others zero
 )
 
-// scores returns random scores of a kind.
+// scores returns n random scores with the distribution of k.
 func (k topKKind) scores(h *holder, n int) []float32 {
 	v := h.floats(n, 1, 0)
 	if above, ok := map[topKKind]float32{zeros: 2, tenth: 1.28}[k]; ok {
@@ -200,7 +200,7 @@ func topKCase(rows, length, k int, kind topKKind) Case {
 	}
 }
 
-// checkTopK checks the selection of some rows with a selection on the host.
+// checkTopK compares the selections of some rows with selections computed on the host.
 func (r *reader) checkTopK(a *cuda.TopKArgs) error {
 	length, k := a.Stride, int64(a.K)
 	table := r.bytes(a.PageTable, int(a.TableStride*4))

@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// decodeSplits lists the ways in which plans split rows over FP8 pages: the keys of a part, or 0 for whole rows.
+// decodeSplits lists after how many keys plans split rows with FP8 pages; 0 means no split.
 var decodeSplits = []int{512, 256, 0}
 
 // sparseCases returns the main shapes of sparse attention.
@@ -38,7 +38,7 @@ func sparseCases() []Case {
 		prefillCase(0, 32768, 128, 1024))
 }
 
-// sparse is one set of sparse attention. Kind 0 means V4 rows of 512 bf16 values that were gathered for the batch.
+// sparse is one set of sparse attention. Kind 0 means V4 rows of 512 bf16 values, gathered before the kernel.
 type sparse struct {
 	*holder
 	kind    layout.Kind
@@ -47,7 +47,7 @@ type sparse struct {
 	streams [2]sparseStream
 }
 
-// sparseStream holds a pool and the host's copy of the rows that are selected from it.
+// sparseStream is a device pool and the host copy of the rows that are selected from it.
 type sparseStream struct {
 	pool    cuda.PoolView
 	indices []int32
@@ -56,7 +56,7 @@ type sparseStream struct {
 
 const sparseScale = 0.0417 // about 576^-0.5
 
-// rowDim returns the number of values of a row, which is also the number of values of a head's query.
+// rowDim returns the number of values of a cached row, which is also that of a head's query.
 func rowDim(kind layout.Kind) int {
 	if kind == 0 || kind == layout.V4Row584 {
 		return cuda.V4Dim
@@ -95,8 +95,8 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 	return page
 }
 
-// stream makes a pool of shares * keys rows in pages of tokens. For every row it makes width ascending slots in the
-// row's share of the pool; rows/shares adjacent rows have the same share.
+// stream makes a pool of shares * keys cached rows in pages of tokens rows, and width ascending slots for each query
+// row. The slots are in one share of the pool; rows/shares adjacent query rows use the same share.
 func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
 	h := x.holder
 	var pattern []byte
@@ -108,12 +108,12 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 	v := sparseStream{width: width, indices: make([]int32, 0, rows*width)}
 	v.pool = cuda.PoolView{PageBytes: page, PageTokens: int32(tokens), Slots: int32(slots)}
 	bytes := int64(slots/tokens) * page
-	if tokens > 4096 { // for one long page the pattern repeats by rows
+	if tokens > 4096 { // the pattern repeats within the single long page
 		v.pool.PageBytes = page / 4096 * int64(tokens)
 		bytes = v.pool.PageBytes
 	}
 	v.pool.Base = h.repeat(pattern, int(bytes))
-	for r := range rows { // one key in each of width ranges
+	for r := range rows { // choose one key from each of width ranges
 		first := r * shares / rows * keys
 		for i := range width {
 			from, to := i*keys/width, (i+1)*keys/width
@@ -128,7 +128,7 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 	return v, sel
 }
 
-// finish makes the queries and outputs of a set.
+// finish allocates the queries and outputs of a set.
 func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	h := x.holder
 	partial, stats := cuda.SparseScratch(x.kind, int32(rows), int32(heads), segments)
@@ -147,8 +147,8 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
 }
 
-// decodeCase returns rows of a batch over width keys each, and over extra keys in a second stream. Rows are split after
-// the given number of keys.
+// decodeCase returns a case in which every row attends to width keys, and to extra keys in a second pool. Rows are
+// split after split keys.
 func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int) Case {
 	rows, keys, dim := batch*queries, 4096, rowDim(kind)
 	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
@@ -226,7 +226,7 @@ func (x *sparse) check(r *reader) error {
 	return nil
 }
 
-// selected returns the rows that a query row attends to.
+// selected returns the cached rows that a query row attends to, from one pool.
 func (x *sparse) selected(r *reader, v *sparseStream, row int) ([][]float32, error) {
 	if v.width == 0 {
 		return nil, nil
@@ -268,7 +268,7 @@ func (x *sparse) checkHead(r *reader, row, head int, rows [][]float32) error {
 	return attended(out, want, r.f32(a.LSE.Add((int64(row)*a.LSEStride+int64(head))*4)), lse)
 }
 
-// widen converts bf16 bytes to float32 and writes them to dst.
+// widen converts bf16 bytes to float32 values in dst.
 func widen(dst []float32, b []byte) {
 	for i := range dst {
 		dst[i] = num.FromBF16(binary.LittleEndian.Uint16(b[2*i:]))

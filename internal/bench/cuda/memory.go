@@ -21,7 +21,7 @@ type holder struct {
 	err     error // first failed allocation or copy; later calls do nothing
 }
 
-// span is a piece of device memory.
+// span is a range of device memory.
 type span struct {
 	ptr   cuda.Ptr
 	bytes int
@@ -29,7 +29,7 @@ type span struct {
 
 func newHolder(r *Rig) *holder { return &holder{rig: r, rng: rand.New(rand.NewPCG(r.Seed, 1))} }
 
-// alloc allocates memory that is freed with the set.
+// alloc allocates n bytes, which are freed with the set.
 func (h *holder) alloc(n int) cuda.Ptr {
 	if h.err != nil {
 		return 0
@@ -43,17 +43,17 @@ func (h *holder) alloc(n int) cuda.Ptr {
 	return b.Ptr()
 }
 
-// output allocates memory that is poisoned before a check.
+// output allocates n bytes that poison fills before a check.
 func (h *holder) output(n int) cuda.Ptr {
 	p := h.alloc(n)
 	h.outputs = append(h.outputs, span{p, n})
 	return p
 }
 
-// put copies bytes to new device memory.
+// put allocates device memory and copies b to it.
 func (h *holder) put(b []byte) cuda.Ptr { return h.repeat(b, len(b)) }
 
-// repeat fills n bytes of new device memory with copies of a pattern.
+// repeat allocates n bytes of device memory and fills them with copies of a pattern.
 func (h *holder) repeat(pattern []byte, n int) cuda.Ptr {
 	p := h.alloc(n)
 	done := min(len(pattern), n)
@@ -68,10 +68,10 @@ func (h *holder) repeat(pattern []byte, n int) cuda.Ptr {
 	return p
 }
 
-// poisoned is the byte that outputs are filled with.
+// poisoned is the byte with which outputs are filled.
 const poisoned = 0xAB
 
-// poison enqueues writes that fill every output with a pattern that no result has.
+// poison enqueues writes that fill every output with the byte poisoned.
 func (h *holder) poison(s *cuda.Stream) error {
 	var errs []error
 	for _, o := range h.outputs {
@@ -80,7 +80,7 @@ func (h *holder) poison(s *cuda.Stream) error {
 	return errors.Join(errs...)
 }
 
-// free releases the memory of the set.
+// free frees the device memory of the set.
 func (h *holder) free() error {
 	var errs []error
 	for _, b := range h.buffers {
@@ -90,7 +90,7 @@ func (h *holder) free() error {
 	return errors.Join(errs...)
 }
 
-// ready waits for the copies and returns their error.
+// ready waits for the copies, and returns the first error.
 func (h *holder) ready() error {
 	if h.err == nil {
 		h.err = h.rig.Stream.Sync()
@@ -134,7 +134,7 @@ func (r *reader) bf16s(p cuda.Ptr, n int) []float32 {
 	return v
 }
 
-// same checks that the output at p has the bytes want.
+// same checks that the output at p equals want; what names it in the error.
 func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	got := r.bytes(p, len(want))
 	for i := range got {
@@ -145,7 +145,7 @@ func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	return nil
 }
 
-// random returns n random values, which draw computes from normally distributed numbers.
+// random returns n random values: draw applied to standard normal numbers.
 func random[T any](h *holder, n int, draw func(float64) T) []T {
 	v := make([]T, n)
 	for i := range v {
@@ -164,12 +164,12 @@ func (h *holder) codes(n int) []byte {
 	return random(h, n, func(v float64) byte { return num.E4M3(float32(v * 60)) })
 }
 
-// floats returns n random float32 values with standard deviation size and mean shift.
+// floats returns n random float32 values with mean shift and standard deviation size.
 func (h *holder) floats(n int, size, shift float64) []float32 {
 	return random(h, n, func(v float64) float32 { return float32(v*size + shift) })
 }
 
-// permutation returns the numbers below n in random order.
+// permutation returns the numbers 0 to n-1 in random order.
 func (h *holder) permutation(n int) []int32 {
 	v := make([]int32, n)
 	for i, p := range h.rng.Perm(n) {
@@ -178,20 +178,20 @@ func (h *holder) permutation(n int) []int32 {
 	return v
 }
 
-// raw returns the little-endian bytes of values.
+// raw returns values as little-endian bytes.
 func raw[T uint16 | int32 | float32](v []T) []byte {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
-		panic(err) // the types have a fixed size
+		panic(err) // cannot fail: the types have a fixed size
 	}
 	return b
 }
 
-// ints writes n copies of the integer v to new memory.
+// ints allocates device memory with n copies of the integer v.
 func (h *holder) ints(v, n int) cuda.Ptr { return putAll(h, slices.Repeat([]int32{int32(v)}, n)) }
 
-// putAll copies values to new device memory.
+// putAll allocates device memory and copies values to it.
 func putAll[T uint16 | int32 | float32](h *holder, v []T) cuda.Ptr { return h.put(raw(v)) }
 
-// f32At returns float32 number i of a buffer.
+// f32At returns the i-th float32 of a buffer.
 func f32At(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }

@@ -37,7 +37,7 @@ func peers() (map[string]Peer, error) {
 	return out, nil
 }
 
-// overlap is the suffix of the shapes of cases whose launches overlap; peers' times belong to the shape before it.
+// overlap is appended to the shapes of cases whose launches overlap. Times of peers are listed without it.
 const overlap = ", overlapping"
 
 func (c *Case) peerKey() string { return c.Name + "\t" + strings.TrimSuffix(c.Shape, overlap) }

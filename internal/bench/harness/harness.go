@@ -1,7 +1,7 @@
 // Package harness holds the code that the kernel benchmarks of all devices share.
 //
-// It selects cases, each an operation at a shape, runs them one after the other, and computes medians with their spread
-// from the times of the device's own timer.
+// A case is an operation at a shape. The package selects cases, runs them one after the other, and computes the median
+// and spread of the times that the device's timer measured.
 package harness
 
 import (
@@ -16,7 +16,7 @@ import (
 // Case names an operation at a shape. The case types of a device embed Case.
 type Case struct {
 	Name, Shape string
-	// Called holds other names of the operation, for Match.
+	// Called holds other names of the operation that Match accepts.
 	Called string
 }
 
@@ -26,7 +26,7 @@ func (c Case) Title() string { return c.Name + " " + c.Shape }
 // Names returns the case itself.
 func (c Case) Names() Case { return c }
 
-// Named is a case of a device.
+// Named is implemented by the case types of all devices.
 type Named interface{ Names() Case }
 
 // Match returns the cases whose name, shape or other names contain one of the texts, ignoring case; without texts it

@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// sparseTokens is the number of tokens in the cache of sparse attention. This cache is larger than a core's own caches
-// in every layout.
+// sparseTokens is the number of tokens in the KV cache of sparse attention. In every layout it is larger than a core's
+// CPU caches.
 const sparseTokens = 128 << 10
 
 func attendCases() []Case {
@@ -36,14 +36,14 @@ func sparseShape(rows int) string {
 	return fmt.Sprintf("%d rows of 16 heads, %d keys of 128k", rows, topK)
 }
 
-// sparse returns an operation that attends to ascending random slots. Runs rotate over several selections, so that rows
-// are read from memory and not from the CPU cache.
+// sparse returns an operation that attends to random slots. Runs rotate over several selections, so that rows are read
+// from memory, not from a CPU cache.
 func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	const heads, choices = 16, 16
 	pool := r.mainPool(k, sparseTokens)
 	var indices turns
 	for range choices {
-		// Like real selections, the slots are ascending: one slot from each range of 64.
+		// As in real selections, the slots are ascending: one slot from each range of 64.
 		indices.sets = append(indices.sets, r.ints(rows, topK, func(i int) int32 {
 			return int32(i%topK*(sparseTokens/topK) + r.rng.IntN(sparseTokens/topK))
 		}))
@@ -60,10 +60,10 @@ func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	return op
 }
 
-// latentTokens is the length of the sequence that latent attention reads completely.
+// latentTokens is the length of the sequence over which latent attention reads every key.
 const latentTokens = 8 << 10
 
-// latentCase describes rows of one sequence: a decode, a verification, or the end of a prompt.
+// latentCase describes rows of one sequence: a decode, the verification of drafts, or the last chunk of a prompt.
 type latentCase struct {
 	kind        layout.Kind
 	rows, heads int
@@ -96,7 +96,7 @@ func latentAttend(r *Rig, x latentCase) *Op {
 	return op
 }
 
-// dense returns an operation that attends to a prompt from its beginning.
+// dense returns an operation that attends to all keys of a prompt without a cached prefix.
 func dense(r *Rig, rows int) *Op {
 	d := miniDims
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)

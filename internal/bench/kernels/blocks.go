@@ -7,7 +7,7 @@ import (
 )
 
 // blockCases returns GEMMs with the block formats of GGUF files that have kernels: few rows with weights from DRAM, and
-// many rows. It includes two of the formats that are unpacked first.
+// many rows. Two formats without kernels, which are unpacked first, are included.
 func blockCases() []Case {
 	var out []Case
 	for _, f := range block.Formats() {
@@ -27,8 +27,8 @@ func blockCases() []Case {
 	return out
 }
 
-// tolerance returns the maximum error of a GEMM, in units of its largest element: GEMMs with block formats, integers
-// and NVFP4 quantize x to eight bits, those with other e2m1 weights to fifteen bits relative to its largest value.
+// tolerance returns the maximum error of a GEMM, relative to its largest element. With weights in block formats,
+// integers and NVFP4 the rows x are quantised to eight bits, with other e2m1 weights to fifteen.
 func tolerance(w kernel.Weight) float64 {
 	_, blocks := w.Data.DType.Block()
 	switch d := w.Data.DType; {

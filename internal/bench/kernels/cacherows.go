@@ -23,8 +23,8 @@ func cacheCases() []Case {
 	return append(out, Case{Name: "convert pages", Shape: "64 pages of fp8-576 to fp8-656", Make: convert})
 }
 
-// storeRows returns an operation that writes latent rows. The rows are compared as numbers; they may differ by one
-// rounding step of the layout.
+// storeRows returns an operation that writes latent rows. The check allows a difference of one rounding step of the
+// layout.
 func storeRows(r *Rig, k layout.Kind) *Op {
 	const tokens = 512
 	kv, pool := r.normal(tokens, layout.RowDim, 1), r.mainPool(k, tokens)
@@ -35,8 +35,8 @@ func storeRows(r *Rig, k layout.Kind) *Op {
 	}).reads(kv)
 }
 
-// sameRows decodes the pages of two pools of one layout and checks that they are close: 1/8 is the coarsest step
-// between neighbouring e4m3 numbers.
+// sameRows decodes the pages of two pools and checks that values differ by at most 1/8, the largest relative step
+// between adjacent e4m3 numbers.
 func sameRows(like kernel.Pool, got, want kernel.Tensor, tokens int) error {
 	l, err := layout.MainOf(like.Layout)
 	if err != nil {

@@ -1,6 +1,6 @@
 package kernels
 
-// Cases returns all operations at the important shapes of V3.2 and V4, including the rows of the table of targets.
+// Cases returns all operations at the main shapes of V3.2 and V4, including those of the table of targets.
 func Cases() []Case {
 	var out []Case
 	for _, list := range [][]Case{productCases(), blockCases(), groupCases(), indexCases(), attendCases(),

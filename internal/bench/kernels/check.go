@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel"
 )
 
-// poison returns a function that fills float32 tensors with NaN and other tensors with a pattern that no result has.
+// poison returns a function that fills float32 tensors with NaN and other tensors with bytes that no result has.
 func poison(ts ...kernel.Tensor) func() {
 	return func() {
 		for _, t := range ts {
@@ -32,25 +32,25 @@ func poison(ts ...kernel.Tensor) func() {
 	}
 }
 
-// zero returns a function that fills a float32 tensor with zeros, for operations that add to their output.
+// zero returns a function that clears a float32 tensor, for operations that add to their output.
 func zero(t kernel.Tensor) func() { return func() { clear(host.F32(t)) } }
 
-// reads sets the bytes of one run to the size of tensor t and returns the operation.
+// reads sets the bytes that one run reads to the size of tensor t, and returns the operation.
 func (o *Op) reads(t kernel.Tensor) *Op {
 	o.Bytes, o.Memory = float64(t.Extent()), host.Bytes(t)
 	return o
 }
 
-// equal checks that two tensors have exactly the same bytes or numbers.
+// equal checks that two tensors have equal values, without tolerance.
 func equal(got, want kernel.Tensor) error { return near(got, want, 0) }
 
-// within returns a check that outputs differ by at most a fraction tol of the largest value.
+// within returns a check that values differ by at most tol times the largest expected value.
 func within(tol float64) func(got, want kernel.Tensor) error {
 	return func(got, want kernel.Tensor) error { return near(got, want, tol) }
 }
 
-// sampled returns a check that compares rows of an output with the reference, which computes each row separately:
-// alone(ref, row, out) writes row to out.
+// sampled returns a check of some rows of an output. The reference computes each row separately: alone(ref, row, out)
+// writes the row to out.
 func sampled(out kernel.Tensor, tol float64,
 	alone func(d kernel.Device, r int, out kernel.Tensor) error) func(kernel.Device) error {
 	return func(ref kernel.Device) error {
@@ -70,8 +70,7 @@ func sampled(out kernel.Tensor, tol float64,
 	}
 }
 
-// near compares one row: floats must be within tol of the largest expected value, other types must be equal byte by
-// byte.
+// near compares tensors: floats may differ by tol times the largest expected value, other types must have equal bytes.
 func near(got, want kernel.Tensor, tol float64) error {
 	if got.DType != kernel.F32 {
 		if g, w := host.Bytes(got), host.Bytes(want); !bytes.Equal(g, w) {

@@ -8,19 +8,19 @@ import (
 	"sparrow/kernel"
 )
 
-// packing describes a weight format with scales for groups or rows.
+// packing is a weight format with a scale for each group of a row, or for each row.
 type packing struct {
 	name  string
 	data  kernel.DType
 	scale kernel.DType
-	group int // 0 means the whole row
+	group int // values per scale; 0 means the whole row
 }
 
 var packings = []packing{{"nvfp4", kernel.E2M1x2, kernel.E4M3, 16}, {"int4 g32", kernel.U4x2, kernel.BF16, 32},
 	{"int4 g128", kernel.U4x2, kernel.BF16, 128}, {"int8 g128", kernel.U8, kernel.BF16, 128},
 	{"e4m3 by rows", kernel.E4M3, kernel.F32, 0}}
 
-// groupCases returns GEMMs with weights of these formats from DRAM, and with many rows.
+// groupCases returns GEMMs with weights of these formats: few rows with weights from DRAM, and many rows.
 func groupCases() []Case {
 	var out []Case
 	for _, p := range packings {
@@ -34,7 +34,7 @@ func groupCases() []Case {
 	return out
 }
 
-// like returns a type whose random bytes have the same distribution as those of p.
+// like returns a type with random bytes of the same distribution as those of p.
 func (p packing) like() kernel.DType {
 	if p.data == kernel.U4x2 {
 		return kernel.E2M1x2
@@ -45,7 +45,7 @@ func (p packing) like() kernel.DType {
 	return p.data
 }
 
-// pack returns the weight w with the type and the scales of a packing.
+// pack returns w with its type and scales replaced by those of p.
 func (r *Rig) pack(p packing, w kernel.Weight) kernel.Weight {
 	w.Data.DType = p.data
 	out, in := w.Out(), w.In()

@@ -54,14 +54,14 @@ func selectShape(rows int) string {
 	return fmt.Sprintf("%d of %d rows of %dk scores", topK, rows, selectWidth>>10)
 }
 
-// order returns a function that returns the numbers below n in random order.
+// order returns a random permutation of the numbers below n, as a function.
 func (r *Rig) order(n int) func(i int) int32 {
 	p := r.rng.Perm(n)
 	return func(i int) int32 { return int32(p[i%n]) }
 }
 
-// scores returns an operation that computes index scores over pages in random order. The reference computes the first
-// keys of a row.
+// scores returns an operation that computes index scores over pages in random order. The check compares the first keys
+// of a row.
 func scores(r *Rig, queries int) *Op {
 	const pageTokens, some = 64, 512
 	keys := r.indexPool(scoreKeys)
@@ -101,19 +101,18 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// scoreSet holds the scores that a selection chooses from: several sets of rows, and each run uses the next set. In a
-// model, a row of 128k scores is not in a core's cache after a scan over 128k keys. In the benchmark a single row would
-// stay in the cache; several rows do not.
+// scoreSet holds several sets of rows of scores for a selection; each run uses the next set. In a model, a row of 128k
+// scores is not in a CPU cache after 128k keys were read. With only one set it would be.
 type scoreSet struct {
 	rows, width, sets int
-	zeros             bool // seven of eight scores are zero, as after ReLU
+	zeros             bool // whether seven of eight scores are zero, as after ReLU
 }
 
 const selectSets = 16
 
 func selectTop(r *Rig, c scoreSet) *Op {
 	s := r.empty(kernel.F32, c.sets*c.rows, c.width)
-	for i, v := 0, host.F32(s); i < len(v); i++ { // every score is random, because repeated scores would be ties
+	for i, v := 0, host.F32(s); i < len(v); i++ { // every score is random, because repeated scores would be equal
 		if v[i] = float32(r.rng.NormFloat64()); c.zeros && (r.rng.IntN(8) > 0 || v[i] < 0) {
 			v[i] = 0
 		}
@@ -131,12 +130,12 @@ func selectTop(r *Rig, c scoreSet) *Op {
 	return op
 }
 
-// indexQuery returns an operation that rotates and quantises queries. A code may differ from the reference's by one
-// rounding step, so the check compares the head weights and the share of different codes.
+// indexQuery returns an operation that rotates and quantises queries. Codes may differ from the reference by one
+// rounding step. The check compares the head weights, and allows a few different codes.
 func indexQuery(r *Rig) *Op {
 	const tokens = 512
 	src := r.normal(tokens, indexHeads*layout.IndexDim, 1)
-	q := r.empty(kernel.F32, tokens, indexHeads*layout.IndexDim) // may be overwritten, so every run copies it
+	q := r.empty(kernel.F32, tokens, indexHeads*layout.IndexDim) // every run copies q, which it may overwrite
 	out, w := r.empty(kernel.E4M3, tokens, indexHeads*layout.IndexDim), r.empty(kernel.F32, tokens, indexHeads)
 	weights, angles := r.normal(tokens, indexHeads, 1), r.angles(tokens)
 	args := func(from, to int, out, w, q kernel.Tensor) kernel.IndexQueryArgs {
@@ -162,8 +161,8 @@ func indexQuery(r *Rig) *Op {
 	}
 }
 
-// storeIndex returns an operation that writes keys to the cache. Single codes may differ from the reference's by one
-// step.
+// storeIndex returns an operation that writes keys to the cache. A few codes may differ from the reference by one
+// rounding step.
 func storeIndex(r *Rig) *Op {
 	const tokens = 512
 	key, pool := r.normal(tokens, layout.IndexDim, 1), r.indexPool(tokens)

@@ -18,8 +18,8 @@ func linearCases() []Case {
 	}
 }
 
-// decodes returns n sequences of one row each. The row is the first of its sequence, so that a run does not depend on
-// the previous run; states are read and written as for later rows.
+// decodes returns n sequences with one row each. The rows are the first of their sequences, so that a run does not
+// depend on earlier runs; states are read and written as for later rows.
 func (r *Rig) decodes(n int) kernel.Sequences {
 	return kernel.Sequences{Rows: r.ints(n, 1, func(i int) int32 { return int32(i) }),
 		Spans: r.ints(n, kernel.SpanWords, func(i int) int32 {

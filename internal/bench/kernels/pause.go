@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// ProductPauses measures pauses while all threads of a backend run GEMMs.
+// ProductPauses measures the pauses of garbage collection while all threads of a backend run GEMMs for the duration d.
 func ProductPauses(b kernel.Backend, threads int, d time.Duration) (_ *pause.Pause, err error) {
 	dev, err := b.Open(kernel.Options{Workers: threads})
 	if err != nil {

@@ -2,8 +2,7 @@ package kernels
 
 import "sparrow/kernel"
 
-// prepared stores the handles of weights for each device. The handles are made when a case first runs, before it is
-// timed.
+// prepared holds the handles of prepared weights by device. A device prepares them before the first timed run.
 type prepared[H any] struct {
 	by map[kernel.Device]H
 	do func(kernel.Device) (H, error)
@@ -13,7 +12,7 @@ func prepare[H any](do func(kernel.Device) (H, error)) *prepared[H] {
 	return &prepared[H]{map[kernel.Device]H{}, do}
 }
 
-// matrix returns the handles of a weight, which each device prepares.
+// matrix returns the handle of a weight, which each device prepares.
 func matrix(w kernel.Weight, role kernel.Role) *prepared[kernel.Matrix] {
 	return prepare(func(d kernel.Device) (kernel.Matrix, error) { return d.Prepare(w, role) })
 }

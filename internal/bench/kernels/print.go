@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes the report as text.
+// Print writes the report as plain text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n%s, commit %s, best of %d rounds\n\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"),
 		r.Commit, r.Rounds)
@@ -29,7 +29,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// Markdown writes the report as tables for a document.
+// Markdown writes the report as Markdown tables.
 func (r *Report) Markdown(w io.Writer) error {
 	fmt.Fprintf(w, "%s;\n%s; commit %s; best of %d rounds, spread is (90th - 10th percentile) / median.\n\n", r.Machine,
 		r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Rounds)
@@ -53,7 +53,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	return nil
 }
 
-// rows returns the cells of the table of results, with the heading first.
+// rows returns the table of results: the heading, then one row per result.
 func (r *Report) rows() [][]string {
 	out := [][]string{{"operation", "shape", "backend", "threads", "us", "median", "spread", "GFLOP/s", "of peak",
 		"GB/s", "of stream"}}

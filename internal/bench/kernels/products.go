@@ -8,16 +8,16 @@ import (
 	"sparrow/kernel"
 )
 
-// Shape of the GEMM in the table of targets.
+// Rows and dimensions of the GEMM in the table of targets.
 const (
 	gemmRows, gemmOut, gemmIn = 960, 1024, 1024
-	dramIn                    = 4096 // number of columns of weights that are read from DRAM
+	dramIn                    = 4096 // columns of weights that are read from DRAM
 )
 
 var (
 	gemmShape = fmt.Sprintf("%dx%dx%d", gemmRows, gemmOut, gemmIn)
 	avx512    = []string{"cpu-avx512"}
-	streamed  = []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} // types of weights that are read from DRAM
+	streamed  = []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} // types of weights that are measured from DRAM
 )
 
 func productCases() []Case {
@@ -36,7 +36,8 @@ func productCases() []Case {
 	}
 	for _, rows := range []int{1, 16, 32} {
 		for _, d := range streamed {
-			// Only the numbers of rows that have targets are measured, because such cases may take many more rounds.
+			// Only row counts with targets are compared with the peak rate, because such cases may need many more
+			// rounds.
 			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: rows <= 16,
 				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
 		}
@@ -66,30 +67,31 @@ func productCases() []Case {
 
 func dramShape(rows int) string { return fmt.Sprintf("%d rows, weights out of DRAM", rows) }
 
-// multiply returns a GEMM with a stored weight.
+// multiply returns a GEMM with the weight w and the given number of rows.
 func multiply(r *Rig, rows int, w kernel.Weight) *Op {
 	op := multiplyParts(r, rows, w, w.Out())
 	op.Turn = nil
 	return op
 }
 
-// dramPart is the number of bytes of the weights in DRAM that one run reads: a few milliseconds, so that on a shared
-// machine some runs are not disturbed.
+// dramPart is the number of bytes of weights that one run reads from DRAM. This takes a few milliseconds, so that on a
+// shared machine some runs are not disturbed.
 const dramPart = 32 << 20
 
-// multiplyInTurn returns a GEMM that multiplies by the parts of a weight, one part in each run.
+// multiplyInTurn returns a GEMM whose runs use one part of the weight after the other.
 func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
 	return multiplyParts(r, rows, w, min(dramPart/(w.Data.Cols*w.Data.DType.Size())/128*128, w.Out()))
 }
 
-// multiplyParts returns a GEMM with n rows of a weight at a time. The reference computes two bands of the result.
+// multiplyParts returns a GEMM whose runs use n output columns of the weight, one part after the other. The check
+// compares two bands of the result.
 func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	x, out := r.normal(rows, all.In(), 1), r.empty(kernel.F32, rows, n)
 	var parts []kernel.Weight
 	for at := 0; at+n <= all.Out(); at += n {
 		parts = append(parts, all.Slice(at, at+n))
 	}
-	// All parts are prepared before the first is timed, for any number of rounds.
+	// All parts are prepared before the first one is timed.
 	handles := prepare(func(d kernel.Device) ([]kernel.Matrix, error) {
 		list := make([]kernel.Matrix, len(parts))
 		for i, w := range parts {
@@ -104,7 +106,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	if all.Scale.Given() {
 		bytes += float64(parts[0].Scale.Extent())
 	}
-	next, last := 0, 0 // the next part and the last part used
+	next, last := 0, 0 // the next part, and the part that was used last
 	turn := func() int {
 		last, next = next, (next+1)%len(parts)
 		return last
@@ -136,7 +138,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	}
 }
 
-// project returns the GEMMs of a layer of v32-mini that share its normalised rows.
+// project returns the GEMMs of a layer of v32-mini that have the same input: the normalised rows.
 func project(r *Rig, rows int) *Op {
 	const in = 1024
 	x := r.normal(rows, in, 1)
@@ -176,7 +178,7 @@ func project(r *Rig, rows int) *Op {
 	}
 }
 
-// experts returns an operation that runs the experts of v32-mini: every token chooses four of sixteen experts.
+// experts returns an operation that runs the experts of v32-mini; every token chooses four of sixteen experts.
 func experts(r *Rig, tokens int) *Op {
 	const count, topk, hidden, inner = 16, 4, 1024, 512
 	a := kernel.ExpertArgs{X: r.normal(tokens, hidden, 1), Out: r.empty(kernel.F32, tokens, hidden),
@@ -193,7 +195,7 @@ func experts(r *Rig, tokens int) *Op {
 		a.Experts, err = handle.of(d)
 		return err
 	})
-	op.Poison = zero(a.Out) // experts add their results to Out
+	op.Poison = zero(a.Out) // experts adds its results to Out
 	op.FLOPs = 2 * 3 * float64(tokens) * topk * hidden * inner
 	op.Bytes = 3 * 2 * hidden * inner * float64(min(count, tokens*topk))
 	return op
@@ -215,7 +217,7 @@ func expand(r *Rig, tokens int) *Op {
 	return latent(r, a, d.V, func(a *kernel.ExpandArgs, kvb kernel.Matrix) { a.KVB = kvb })
 }
 
-// latent returns a GEMM of every head with its part of the up-projection; the part is columns wide.
+// latent returns a GEMM per head with the head's part of the KV up-projection, which has columns columns.
 func latent[A kernel.Op](r *Rig, a A, columns int, set func(*A, kernel.Matrix)) *Op {
 	w := r.weight(kernel.BF16, miniDims.KVB(), miniDims.Latent)
 	kvb := matrix(w, kernel.Latent)

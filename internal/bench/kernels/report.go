@@ -7,29 +7,29 @@ import (
 	"sparrow/internal/machine"
 )
 
-// Result holds the times of one operation at one shape on one backend with a number of threads.
+// Result holds the times of one operation at one shape on one backend with one number of threads.
 type Result struct {
 	Name    string `json:"name"`
 	Shape   string `json:"shape"`
 	Backend string `json:"backend"`
 	Threads int    `json:"threads"`
 
-	Micros float64 `json:"us"`        // best round in which the matrix unit ran at its peak
+	Micros float64 `json:"us"`        // best round in which the matrix unit ran at its peak rate
 	Median float64 `json:"us_median"` // median of all rounds
 	Spread float64 `json:"spread"`    // (90th - 10th percentile) / median
 
 	GFLOPs float64 `json:"gflops,omitempty"`
-	// PeakGF is the peak rate of the backend's tier in the round of Micros, for all threads together.
+	// PeakGF is the GFLOP/s of the register loop in the round of Micros, times the number of threads.
 	PeakGF    float64 `json:"peak_gflops,omitempty"`
 	PeakShare float64 `json:"peak_share,omitempty"`
 	GBs       float64 `json:"gb_per_s,omitempty"`
-	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // rate of plain reads of the memory of the operation
-	// StreamShare is the memory rate divided by StreamGBs. For operations that read memory more than once it can be
-	// small although they are not slow.
+	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // rate of plain reads of the operation's memory, GB/s
+	// StreamShare is the memory rate divided by StreamGBs. It is low for operations that read the same memory more than
+	// once, even if they are fast.
 	StreamShare float64 `json:"stream_share,omitempty"`
 }
 
-// Verdict is one row of the table of targets.
+// Verdict is one row of the table of targets: the target, the measured value, and whether it was met.
 type Verdict struct {
 	What   string `json:"what"`
 	Wanted string `json:"wanted"`
@@ -55,10 +55,10 @@ type Report struct {
 	Pause    *pause.Pause    `json:"gc_pause,omitempty"`
 	Verdicts []Verdict       `json:"targets"`
 
-	peaks map[string]*float64 // best register-loop rate of each tier
+	peaks map[string]*float64 // [tier] best rate of the register loop
 }
 
-// bestPeak returns a pointer to the best rate of a tier's register loop in this run.
+// bestPeak returns a pointer to the best rate of a tier's register loop so far.
 func (r *Report) bestPeak(tier string) *float64 {
 	if r.peaks == nil {
 		r.peaks = map[string]*float64{}

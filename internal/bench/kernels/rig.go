@@ -13,13 +13,13 @@ import (
 	"sparrow/layout"
 )
 
-// Rig makes tensors in host memory. It stores the first error, which is returned when a group has been prepared.
+// Rig makes tensors in host memory. It stores the first error until failed is called.
 type Rig struct {
 	mem      host.Memory
 	rng      *rand.Rand
 	bigBytes int
 	big      []byte
-	bigType  kernel.DType // type of the numbers in big
+	bigType  kernel.DType // type of the values that fill big
 	err      error
 }
 
@@ -38,24 +38,25 @@ func (r *Rig) keep(err error) {
 	}
 }
 
-// empty returns a tensor of zeros.
+// empty returns a tensor [rows, cols] of zeros.
 func (r *Rig) empty(d kernel.DType, rows, cols int) kernel.Tensor {
 	t, err := kernel.New(r.mem, d, rows, cols)
 	r.keep(err)
 	return t
 }
 
-// normal returns a float32 tensor of normally distributed values.
+// normal returns a float32 tensor of normally distributed values with standard deviation size.
 func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 	t := r.empty(kernel.F32, rows, cols)
 	repeat(host.F32(t), func() float32 { return float32(r.rng.NormFloat64() * size) })
 	return t
 }
 
-// period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row.
+// period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row's
+// length, so that rows differ.
 const period = 1<<16 + 1
 
-// repeat fills v with the values of draw, and repeats the first values if there are more elements.
+// repeat fills the first period values of v with draw, and the rest with copies of them.
 func repeat[T any](v []T, draw func() T) {
 	n := min(period, len(v))
 	for i := range n {
@@ -75,12 +76,12 @@ func (r *Rig) ints(rows, cols int, f func(i int) int32) kernel.Tensor {
 	return t
 }
 
-// constant returns a column [rows, 1] that is v everywhere.
+// constant returns a tensor [rows, 1] whose elements are v.
 func (r *Rig) constant(rows, v int) kernel.Tensor {
 	return r.ints(rows, 1, func(int) int32 { return int32(v) })
 }
 
-// angles returns cosines and sines of arbitrary angles, [rows, 64].
+// angles returns cosines and sines of random angles, [rows, 64].
 func (r *Rig) angles(rows int) kernel.Tensor {
 	t := r.empty(kernel.F32, rows, layout.RopeDim)
 	for i := range rows {
@@ -93,7 +94,7 @@ func (r *Rig) angles(rows int) kernel.Tensor {
 	return t
 }
 
-// weight returns a random matrix in a stored type, with scales if the type has them.
+// weight returns a random matrix [out, in] of the given type, with scales if the type has them.
 func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 	if f, ok := d.Block(); ok {
 		t := r.empty(d, out, in/f.Values())
@@ -120,16 +121,16 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 	return kernel.Weight{}
 }
 
-// codeSize is the standard deviation of e4m3 codes in checkpoints: blocks of 128 x 128 are scaled so that the largest
-// of them is 448.
+// codeSize is the standard deviation of e4m3 codes in checkpoints, whose blocks of 128 x 128 are scaled to a maximum of
+// 448.
 const codeSize = 448 / 4.1
 
-// code returns a random e4m3 code. One in ten thousand is zero or subnormal, for which kernels may take more time.
+// code returns a random e4m3 code. One in ten thousand is zero or subnormal, which may be slower.
 func (r *Rig) code() byte {
 	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
 }
 
-// blocks returns a weight of the e4m3 data t with random block scales.
+// blocks returns a weight with the e4m3 codes t and random block scales.
 func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	s := r.empty(kernel.F32, (out+127)/128, (in+127)/128)
 	for i, v := 0, host.F32(s); i < len(v); i++ {
@@ -138,15 +139,15 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
-// groups returns a weight of the e2m1 data t with random group scales.
+// groups returns a weight with the e2m1 codes t and random group scales.
 func (r *Rig) groups(t kernel.Tensor, out, in int) kernel.Weight {
 	s := r.empty(kernel.E8M0, out, in/32)
 	repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
 }
 
-// dram returns a matrix as large as the big memory, with rows of in columns. Matrices of all types are made in the same
-// memory, one after the other.
+// dram returns a weight with in columns that fills the memory big. All such weights share this memory, so a new type
+// overwrites the previous one.
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if r.big == nil {
 		r.big = make([]byte, r.bigBytes)
@@ -166,7 +167,7 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	return kernel.Weight{Data: t}
 }
 
-// fillBig fills the large memory with numbers of a type.
+// fillBig fills the memory big with random values of type d.
 func (r *Rig) fillBig(d kernel.DType) {
 	r.bigType = d
 	if f, ok := d.Block(); ok {
@@ -203,7 +204,7 @@ func (r *Rig) fillBlocks(b []byte, f block.Format) {
 // distinct is the number of different pages of a cache; the other pages are copies at other addresses.
 const distinct = 8
 
-// mainPool returns a cache of random latent rows.
+// mainPool returns a KV cache of random latent rows for the given number of tokens.
 func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
 	const page = 64
 	l, err := layout.MainOf(k)
@@ -217,7 +218,7 @@ func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
 	})
 }
 
-// indexPool returns a cache of random indexer keys.
+// indexPool returns an indexer cache of random keys for the given number of tokens.
 func (r *Rig) indexPool(tokens int) kernel.Pool {
 	const page = 64
 	l, err := layout.IndexOf(layout.IndexPage132)
@@ -247,7 +248,7 @@ func (r *Rig) pool(k layout.Kind, pages, tokens, pageBytes int, encode func(page
 	return p
 }
 
-// values returns n normally distributed numbers.
+// values returns n normally distributed values.
 func (r *Rig) values(n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {

@@ -9,7 +9,7 @@ import (
 	"sparrow/sample"
 )
 
-// The row operations between GEMMs are measured with the rows of one prefill chunk of v32-mini.
+// Row operations are measured with the rows of one prefill chunk of v32-mini.
 const rowTokens, rowHidden = 512, 1024
 
 func rowCases() []Case {
@@ -50,7 +50,7 @@ func rotate(r *Rig) *Op {
 		Offset: d.Nope, Pairing: kernel.Interleaved})
 }
 
-// inPlace returns an operation that overwrites columns of X, so every run begins with a copy.
+// inPlace returns an operation that overwrites columns of X, so every run copies X first.
 func inPlace[A kernel.Op](r *Rig, columns int, a A) *Op {
 	src := r.normal(rowTokens, columns, 1)
 	*tensor(&a, "X") = r.empty(kernel.F32, rowTokens, columns)
@@ -90,7 +90,7 @@ func copyRows(r *Rig) *Op {
 	return op
 }
 
-// sampleRows returns an operation that samples a token for each of a batch of decodes over the vocabulary of V3.2.
+// sampleRows returns an operation that samples one token for each row of a decode batch, with the vocabulary of V3.2.
 func sampleRows(r *Rig) *Op {
 	const rows, vocabulary = 16, 129280
 	var words [rows * sample.DrawWords]int32
@@ -112,19 +112,19 @@ func sampleRows(r *Rig) *Op {
 		}).reads(logits)
 }
 
-// accept returns an operation that compares a draft of each sequence with the target's token, which is equal for half
-// of them, and writes the words of the next pass that depend on the comparison.
+// accept returns an operation that compares each sequence's draft with the target's token, and writes the inputs of the
+// next pass accordingly. Half of the drafts are accepted.
 func accept(r *Rig) *Op {
 	const sequences, words = 128, 8
 	tokens := r.ints(2*sequences, 1, func(i int) int32 { return int32(i) })
-	drafts := r.ints(sequences, 3, func(i int) int32 { // first token, then the range of draft tokens
+	drafts := r.ints(sequences, 3, func(i int) int32 { // [sequences, 3]: first token, then the range of draft tokens
 		s := i / 3
 		if first := 2 * s; i%3 == 0 || s%2 == 0 {
 			return int32(first)
 		}
 		return -1
 	})
-	table := r.ints(words*sequences, 4, func(i int) int32 { // position, sequence, words if 0 or 1 drafts are right
+	table := r.ints(words*sequences, 4, func(i int) int32 { // position, sequence, words if 0 or 1 drafts are accepted
 		at := i / 4
 		return [4]int32{int32(at), int32(at / words), int32(at), int32(-at)}[i%4]
 	})
@@ -138,7 +138,8 @@ func accept(r *Rig) *Op {
 		Words: table}, "Out", same).reads(table)
 }
 
-// candidates returns an operation that finds the best token of a batch of decodes over the vocabulary of V3.2.
+// candidates returns an operation that finds the largest logits of each row of a decode batch, with the vocabulary of
+// V3.2.
 func candidates(r *Rig) *Op {
 	const rows, vocabulary = 16, 129280
 	logits := r.normal(rows, vocabulary, 1)
@@ -147,7 +148,7 @@ func candidates(r *Rig) *Op {
 		outs{"Values": 0, "IDs": 0, "LogSum": 1e-5}).reads(logits)
 }
 
-// routed maps the outputs of expert routing to their maximum error.
+// routed maps the outputs of expert routing to their tolerances.
 var routed = outs{"IDs": 0, "Weights": 1e-5}
 
 func route(r *Rig) *Op {
@@ -158,7 +159,7 @@ func route(r *Rig) *Op {
 		KeepGroups: 4, Normalize: true, Scale: 2.5}, routed).reads(logits)
 }
 
-// tally returns an operation that counts chosen experts. It adds to its output, so a check begins with zeros.
+// tally returns an operation that counts chosen experts. It adds to its output, which is cleared before the check.
 func tally(r *Rig) *Op {
 	const experts, topk = 256, 8
 	counts, ids := r.empty(kernel.I32, 1, experts), r.ints(rowTokens, topk, r.order(experts))

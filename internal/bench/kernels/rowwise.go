@@ -9,15 +9,15 @@ import (
 	"sparrow/kernel"
 )
 
-// outs maps the outputs of an operation, by field name, to their maximum error.
+// outs maps the output fields of an operation to their tolerances.
 type outs map[string]float64
 
-// rowwise returns an operation whose rows do not depend on each other. The reference computes some of the rows one by
-// one.
+// rowwise returns an operation whose rows are independent. The check computes some of the rows one by one with the
+// reference.
 func rowwise[A kernel.Op](r *Rig, a A, outputs outs) *Op { return rowwiseAfter(r, a, outputs, nil) }
 
-// rowwiseAfter is like rowwise with preparations: before, unless nil, is called with the arguments of every run and
-// their row, or -1 for all rows. whole lists tensors that all rows read, though they have as many rows as the outputs.
+// rowwiseAfter does what rowwise does, and calls before ahead of every run, with the arguments and the row, or -1 for
+// all rows. whole lists inputs that are not reduced to one row, because every row reads all of them.
 func rowwiseAfter[A kernel.Op](r *Rig, a A, outputs outs, before func(d kernel.Device, a *A, row int) error,
 	whole ...string) *Op {
 	run := func(d kernel.Device, a A, row int) error {
@@ -58,13 +58,13 @@ func rowwiseAfter[A kernel.Op](r *Rig, a A, outputs outs, before func(d kernel.D
 	}
 }
 
-// turns holds sets of rows of a tensor that runs read one after the other, so that they are not in a CPU cache.
+// turns holds several sets of rows for a tensor. Each run reads the next set, so that the rows are not in a CPU cache.
 type turns struct {
 	sets []kernel.Tensor
 	next int
 }
 
-// of returns the next set if row is negative, or otherwise the given row of the set that was returned last.
+// of returns the next set, or with row >= 0 that row of the set that was returned last.
 func (t *turns) of(row int) kernel.Tensor {
 	if row < 0 {
 		t.next = (t.next + 1) % len(t.sets)
@@ -73,7 +73,7 @@ func (t *turns) of(row int) kernel.Tensor {
 	return t.sets[t.next].Slice(row, row+1)
 }
 
-// repeated returns an operation that the reference repeats with its own output; same compares the two outputs.
+// repeated returns an operation whose check runs the reference with its own output; same compares the two outputs.
 func repeated[A kernel.Op](r *Rig, a A, name string, same func(got, want kernel.Tensor) error) *Op {
 	out := *tensor(&a, name)
 	return &Op{
@@ -91,7 +91,7 @@ func repeated[A kernel.Op](r *Rig, a A, name string, same func(got, want kernel.
 	}
 }
 
-// tensor returns a tensor of an operation's arguments, or the memory of a pool, by the name of its field.
+// tensor returns a tensor of an operation's arguments, or the memory of a pool, by its field name.
 func tensor[A any](a *A, name string) *kernel.Tensor {
 	switch f := reflect.ValueOf(a).Elem().FieldByName(name).Addr().Interface().(type) {
 	case *kernel.Tensor:
@@ -99,11 +99,11 @@ func tensor[A any](a *A, name string) *kernel.Tensor {
 	case *kernel.Pool:
 		return &f.Mem
 	}
-	panic(fmt.Sprintf("%T has no tensor %s", *a, name)) // the names are constants of this package
+	panic(fmt.Sprintf("%T has no tensor %s", *a, name)) // cannot happen: the names are constants of this package
 }
 
-// takeRow reduces every tensor of the arguments with the given number of rows to one row. Pools are not reduced,
-// because they have pages instead of rows.
+// takeRow replaces every tensor in args that has rows rows by its given row, except those listed in whole. Pools are
+// not reduced, because they have pages instead of rows.
 func takeRow(args reflect.Value, rows, row int, whole []string) {
 	for i := range args.NumField() {
 		switch f := args.Field(i).Addr().Interface().(type) {

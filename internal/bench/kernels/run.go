@@ -18,17 +18,17 @@ import (
 // Case is one operation at one shape.
 type Case struct {
 	Name, Shape string
-	Called      string // other names of the operation
-	// Group is the name of cases that are timed alternately, because their times are compared.
+	Called      string // other names of the operation that Match accepts
+	// Group names cases whose times are compared. They are timed alternately.
 	Group string
-	// Also lists backends to measure in addition to the chosen backends, for the targets of a tier.
+	// Also lists backends that are measured in addition to the chosen ones, because targets need them.
 	Also []string
-	// Only selects the backends that have the operation; nil means all. Threads, if given, lists the only thread counts
-	// of the case.
+	// Only selects the backends that have the operation; nil means all. Threads lists the thread counts of the case;
+	// nil means those of Options.
 	Only    func(backend string) bool
 	Threads []int
-	// OfPeak means that the case is compared with the peak rate of the matrix unit: rounds are added until the unit ran
-	// at its peak rate in enough rounds.
+	// OfPeak means that the case is compared with the peak rate of the matrix unit. Rounds are repeated until the unit
+	// has run at this rate in enough of them.
 	OfPeak bool
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
@@ -39,39 +39,39 @@ func (c Case) Names() harness.Case {
 	return harness.Case{Name: c.Name, Shape: c.Shape, Called: c.Called}
 }
 
-// Op is a prepared operation. Its tensors are in host memory, which every CPU backend uses.
+// Op is an operation with its tensors in host memory, which every CPU backend can use.
 type Op struct {
 	// Run computes the whole shape once.
 	Run func(kernel.Device) error
 	// Check compares the outputs of Run with the reference.
 	Check func(ref kernel.Device) error
-	// Poison overwrites the outputs, so that stale results are detected.
+	// Poison overwrites the outputs, so that Check detects results that were not written.
 	Poison func()
-	FLOPs  float64 // multiplications and additions of one run
-	Bytes  float64 // minimum bytes of stored data that one run reads
-	Memory []byte  // memory of these bytes; reading it is the ceiling
-	// Turn, if given, returns the parts of Memory that runs and plain reads use one after the other, so that no part is
-	// in a CPU cache.
+	FLOPs  float64 // floating-point operations of one run
+	Bytes  float64 // minimum bytes of weights or cached rows that one run reads
+	Memory []byte  // memory of these bytes; the rate of plainly reading it is the ceiling
+	// Turn, if not nil, returns the next part of Memory to read. Runs and plain reads rotate over the parts, so that
+	// none is in a CPU cache.
 	Turn func() []byte
 }
 
 // Options selects what to measure and for how long.
 type Options struct {
-	Backends []kernel.Backend // the best backend is first
-	// Kernels lists backends to measure; none means the best one.
+	Backends []kernel.Backend // backends of this build, best first
+	// Kernels lists the backends to measure; empty means the best one.
 	Kernels []string
-	Threads []int // nil means 1 and 2
-	Rounds  int   // 0 means 9
-	// BigBytes is the size of the weights that are read from DRAM; 0 means 1 GiB, larger than a CPU cache.
+	Threads []int // thread counts; nil means 1 and 2
+	Rounds  int   // rounds per case; 0 means 9
+	// BigBytes is the number of bytes of the weights that are read from DRAM; 0 means 1 GiB, larger than any CPU cache.
 	BigBytes int
-	// Partial means that cases were omitted on purpose: their targets are not reported.
+	// Partial means that the user selected some cases. Targets of other cases are then not reported.
 	Partial  bool
-	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine; 0 if not measured
+	OneDNN   float64 // GFLOP/s of oneDNN's bf16 GEMM on this machine; 0 if not measured
 	Progress harness.Progress
 }
 
-// Run checks and times the cases. The error lists the cases that failed; the other cases still run. A case that is
-// interrupted by the end of ctx is omitted.
+// Run checks and times the cases. The error lists the cases that failed; the other cases still run. If ctx ends, the
+// interrupted case and later ones are omitted.
 func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
 	o = o.withDefaults()
 	chosen, err := o.chosen()
@@ -98,7 +98,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// chosen returns the backends to measure.
+// chosen returns the backends that o.Kernels selects.
 func (o *Options) chosen() ([]kernel.Backend, error) {
 	var out []kernel.Backend
 	var names []string
@@ -186,7 +186,7 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 	var runs []*timing
 	for i, c := range cases {
 		if ctx.Err() != nil {
-			break // Run reports the end of ctx
+			break // Run returns the error of ctx
 		}
 		if err := checked(ops[i], dev); err != nil {
 			errs = append(errs, fmt.Errorf("bench: %s on %s: %w", c.Names().Title(), b.Name, err))
@@ -206,7 +206,7 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 	return errors.Join(errs...)
 }
 
-// checked runs an operation once with poisoned outputs and compares the result with the reference.
+// checked runs an operation once after Poison, and compares the result with the reference.
 func checked(op *Op, dev kernel.Device) error {
 	op.Poison()
 	if err := op.Run(dev); err != nil {

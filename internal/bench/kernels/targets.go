@@ -9,10 +9,10 @@ import (
 	"sparrow/layout"
 )
 
-// pauseTime is the time for which garbage is collected while workers run.
+// pauseTime is the duration of the measurement of garbage collection pauses.
 const pauseTime = 2 * time.Second
 
-// Judge fills the report's table of targets from its results, and measures the collector's pauses on the best backend.
+// Judge fills the table of targets from the results, and measures garbage collection pauses on the best backend.
 func (r *Report) Judge(o Options) error {
 	o = o.withDefaults()
 	b, err := o.chosen()
@@ -37,14 +37,14 @@ func (r *Report) Judge(o Options) error {
 	return nil
 }
 
-// judge compares results with targets, operation by operation.
+// judge compares results with targets.
 type judge struct {
 	r       *Report
 	oneDNN  float64
 	partial bool
 }
 
-// find returns the result of a case on the best measured backend, or on a named one.
+// find returns the result of a case on the named backend, or with an empty name on the best measured backend.
 func (j *judge) find(name, shape string, threads int, backend string) *Result {
 	for i := range j.r.Results {
 		x := &j.r.Results[i]
@@ -55,8 +55,8 @@ func (j *judge) find(name, shape string, threads int, backend string) *Result {
 	return nil
 }
 
-// target adds a row with the value reached in results and whether the value meets the target. If one of the results is
-// nil, the row states what is missing, or is omitted in a run of some cases.
+// target adds a row with the value that got computes from results, and whether it meets the target. If a result is nil,
+// the row contains missing; in a partial run it is omitted.
 func (j *judge) target(what, wanted, missing string, results []*Result, got func() (string, bool)) {
 	v := Verdict{What: what, Wanted: wanted, Got: missing, Met: NotMeasured}
 	if slices.Contains(results, nil) {
@@ -118,8 +118,8 @@ func (j *judge) products() {
 	}
 }
 
-// amx adds the row of the GEMM of two bf16 matrices. Models multiply float32 rows in two bf16 parts, which takes twice
-// as long.
+// amx adds the row for a GEMM of two bf16 matrices. Models split float32 rows into two bf16 parts, which takes twice as
+// long.
 func (j *judge) amx() {
 	x := j.find("tiles bf16 x bf16", gemmShape, 1, "cpu-amx")
 	j.target("bf16 by bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's",
@@ -133,7 +133,7 @@ func (j *judge) amx() {
 		})
 }
 
-// indexer adds the rows of scores and selection.
+// indexer adds the rows for index scores and for the selection.
 func (j *judge) indexer() {
 	x := j.find("scores fp8", scoreShape(1), 1, "")
 	j.target(fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)),
@@ -145,14 +145,14 @@ func (j *judge) indexer() {
 	one, two := j.find("select", selectShape(1), 1, ""), j.find("select", selectShape(1), 2, "")
 	j.target(fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores", left,
 		[]*Result{one, two}, func() (string, bool) {
-			// The time is compared with the rate of one reader.
+			// The time is compared with the time in which one core reads the scores.
 			read, both := float64(4*selectWidth)/one.StreamGBs/1e3, float64(4*selectWidth)/two.StreamGBs/1e3
 			return fmt.Sprintf("%.1f x (%.1f us, one core reads in %.1f us, two in %.1f)", two.Micros/read,
 				two.Micros, read, both), two.Micros <= 5*read
 		})
 }
 
-// attention adds the row of sparse decode over the two layouts, which are timed alternately.
+// attention adds the row for sparse decode with two cache layouts, which were timed alternately.
 func (j *judge) attention() {
 	for _, threads := range []int{1, 2} {
 		a, b := j.find("sparse "+layout.FP8Row656.String(), sparseShape(1), threads, ""),

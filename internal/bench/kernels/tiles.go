@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// tierOf returns the tier of a backend, or nil if it has none.
+// tierOf returns the SIMD tier of a backend, or nil if it has none.
 func tierOf(backend string) *vec.Tier {
 	for _, t := range vec.Tiers() {
 		if "cpu-"+t.Name == backend {
@@ -19,14 +19,14 @@ func tierOf(backend string) *vec.Tier {
 	return nil
 }
 
-// tiled reports whether a backend multiplies bf16 rows in tiles.
+// tiled reports whether a backend multiplies bf16 rows with a matrix unit (AMX tiles).
 func tiled(backend string) bool {
 	t := tierOf(backend)
 	return t != nil && t.Tiled()
 }
 
 // tiles returns a GEMM of bf16 rows with a stored weight on one core, including the packing of the rows. It measures
-// one pass of the matrix unit; models do not use it, since activations are float32.
+// the matrix unit; models do not use it, because their activations are float32.
 func tiles(r *Rig, d kernel.DType) *Op {
 	const m, n, k = gemmRows, gemmOut, gemmIn
 	w, out := r.weight(d, n, k), r.empty(kernel.F32, m, n)

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel"
 )
 
-// timing collects the times of one operation and of its ceilings.
+// timing collects the times of one operation and of the ceilings it is compared with.
 type timing struct {
 	c      Case
 	op     *Op
@@ -20,38 +20,38 @@ type timing struct {
 
 	calls   int
 	spent   time.Duration // time of all rounds
-	times   []float64     // microseconds of a run in each sample
-	moments []moment      // one moment for each round
-	read    float64       // best rate of plain reading of the memory, GB/s
+	times   []float64     // microseconds per run, one value per sample
+	moments []moment      // one entry per round
+	read    float64       // best rate of plain reads of the operation's memory, GB/s
 }
 
-// moment is the result of one round: the time of the best sample, and the rate of one core's register loop just before
-// or after it. On a shared machine the matrix unit changes every few seconds between two rates, of which the higher is
-// more than twice the lower. A GEMM is therefore compared with the rate of its own round.
+// moment is the result of one round: the time of its best sample, and the rate of one core's register loop measured
+// directly before or after it. On a shared machine the matrix unit alternates every few seconds between two rates,
+// which differ by more than a factor of two. A GEMM is therefore compared with the rate of its own round.
 type moment struct {
 	micros float64
-	rate   float64 // rate of the register loop; 0 if no loop was timed
+	rate   float64 // GFLOP/s of the register loop; 0 if it was not timed
 }
 
 const (
-	// enough is the duration of a round of short operations.
+	// duration of a round of a short operation
 	enough = 12 * time.Millisecond
-	// sampleTime is the shortest measured time, long compared with the clock's resolution. It is short so that on a
-	// shared machine some samples are not disturbed by other programs.
+	// sampleTime is the minimum duration of a sample. It is long compared with the clock's resolution, and short enough
+	// that on a shared machine other programs do not disturb every sample.
 	sampleTime = 50 * time.Microsecond
-	// inRegisters is the duration of a register loop.
+	// inRegisters is the duration of one measurement of the register loop.
 	inRegisters = time.Millisecond
 )
 
-// Limits for slow operations: after an operation has taken this long, it is timed in fewer rounds than configured.
+// An operation that has been timed for timeLimit gets fewer rounds than configured.
 const (
 	timeLimit = 3 * time.Second
 	fewest    = 3
 )
 
-// A moment is at the peak if the rate of its register loop is at least nearPeak of the best rate measured. Cases that
-// are compared with that rate get more rounds, with pauses between them, until settled of their moments are at the peak
-// or the time limit is reached.
+// A round counts as at the peak if the rate of its register loop is at least nearPeak of the best rate measured. Cases
+// that are compared with that rate get more rounds, with pauses between them, until settled rounds were at the peak or
+// the time limit is reached.
 const (
 	nearPeak   = 0.9
 	settled    = 5
@@ -59,7 +59,8 @@ const (
 	waiting    = 20 * time.Second
 )
 
-// timeRounds times the operations alternately until ctx ends. best points to the best rate of the loop in this run.
+// timeRounds times the operations alternately, in rounds. best is the best rate of the register loop so far, and is
+// updated.
 func timeRounds(ctx context.Context, runs []*timing, rounds int, best *float64) error {
 	for i := range rounds {
 		for _, t := range runs {
@@ -95,8 +96,8 @@ func timeRounds(ctx context.Context, runs []*timing, rounds int, best *float64) 
 	return nil
 }
 
-// atPeak returns the number of rounds with the matrix unit at its peak rate, or all rounds if no loop measures that
-// rate.
+// atPeak returns the number of rounds at the peak rate of the matrix unit. Without a register loop it returns all
+// rounds.
 func (t *timing) atPeak(best float64) int {
 	n := 0
 	for _, m := range t.moments {
@@ -124,7 +125,7 @@ func (t *timing) round(best *float64) error {
 		}
 		took := time.Since(start)
 		spent += took
-		if t.calls == 0 { // the first run only determines how many calls make a sample
+		if t.calls == 0 { // the first run only determines the number of calls per sample
 			t.calls = int(min(max(sampleTime/max(took, 1), 1), 1000))
 			continue
 		}
@@ -139,9 +140,8 @@ func (t *timing) round(best *float64) error {
 	return nil
 }
 
-// least returns the minimum number of samples of a round. Operations that are compared with the peak rate are timed
-// repeatedly, like benchmarks of other libraries: in the first sample of a round the CPU caches still hold the data of
-// another operation.
+// least returns the minimum number of samples of a round. Operations that are compared with the peak rate get several,
+// because in the first sample of a round the CPU caches still hold the data of another operation.
 func (t *timing) least() int {
 	if t.c.OfPeak {
 		return 3
@@ -149,7 +149,7 @@ func (t *timing) least() int {
 	return 1
 }
 
-// readMemory times plain reading of the operation's memory. A short read is repeated like a short operation.
+// readMemory times plain reading of the operation's memory. A short read is repeated for the duration enough.
 func (t *timing) readMemory() error {
 	for spent := time.Duration(0); len(t.op.Memory) > 0 && spent < enough; {
 		for _, streams := range peak.Streams {
@@ -168,7 +168,7 @@ func (t *timing) readMemory() error {
 	return nil
 }
 
-// inRegisters times the register loop and returns its rate, or 0 if the operation is not compared with one.
+// inRegisters times the register loop and returns its GFLOP/s, or 0 if the operation is not compared with it.
 func (t *timing) inRegisters() float64 {
 	if t.loop.Tier == "" || t.op.FLOPs == 0 {
 		return 0
@@ -176,7 +176,7 @@ func (t *timing) inRegisters() float64 {
 	return t.loop.Rate(inRegisters)
 }
 
-// best returns the fastest moment among those at the peak rate of the matrix unit.
+// best returns the fastest of the rounds at the peak rate of the matrix unit.
 func (t *timing) best() moment {
 	top := 0.0
 	for _, m := range t.moments {
@@ -191,7 +191,7 @@ func (t *timing) best() moment {
 	return out
 }
 
-// result computes the rates of an operation from its rounds.
+// result returns the times and rates of the operation.
 func (t *timing) result(threads int) Result {
 	all, m := harness.Summarise(t.times), t.best()
 	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: m.micros,

@@ -98,8 +98,8 @@ func compress(r *Rig) *Op {
 	return op
 }
 
-// storeEntries returns an operation that writes entries. The reference writes to its own pool, and both pools are
-// decoded and compared.
+// storeEntries returns an operation that writes V4 entries. The check decodes and compares its pool and that of the
+// reference.
 func storeEntries(r *Rig) *Op {
 	rows, pool := r.normal(rowTokens, layout.V4Dim, 1), r.entryPool(rowTokens)
 	slots := r.ints(rowTokens, 1, r.order(rowTokens))

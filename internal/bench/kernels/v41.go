@@ -48,7 +48,7 @@ func hyperSum(r *Rig) *Op {
 		Weights: r.normal(rowTokens, hyperStreams, 1)}, outs{"Out": 1e-5}).reads(x)
 }
 
-// sameBytes checks that outputs, which may contain infinities, have equal bytes.
+// sameBytes checks that two tensors have equal bytes; values may be infinite.
 func sameBytes(got, want kernel.Tensor) error {
 	if !bytes.Equal(host.Bytes(got), host.Bytes(want)) {
 		return errors.New("the bytes differ from the reference")

@@ -6,8 +6,6 @@ import (
 	"sparrow/layout"
 )
 
-// This file has the smaller operations of V4.
-
 func storeKeys(r *Rig) *Op {
 	keys, pool := r.normal(rowTokens, layout.IndexDim, 1), r.indexPool(rowTokens)
 	a := kernel.KeyStoreArgs{Keys: keys, Norm: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),

@@ -11,27 +11,26 @@ import (
 	"time"
 )
 
-// Beside holds the measurements of streams that ran during the load. A gap is the time between two events with tokens
-// of a stream.
+// Beside holds the measurements of background streams. A gap is the time between two events with tokens of one stream.
 type Beside struct {
 	Streams int   `json:"streams"`
 	Alone   Times `json:"alone_ms"`  // gaps that ended before the load began
 	During  Times `json:"during_ms"` // gaps that ended while the load ran
-	// TokensPerSecond is the number of events with tokens of all streams per second of the load.
+	// TokensPerSecond is the number of events with tokens of all background streams per second of the load.
 	TokensPerSecond float64 `json:"events_per_second"`
-	// LongestStep is the longest step that streams waited for, in milliseconds, if the server reports it.
+	// LongestStep is the longest step of the server while streams ran, in milliseconds, if the server reports it.
 	LongestStep float64 `json:"longest_step_ms,omitempty"`
 }
 
-// Prompts of the streams, and times of the streams before the load.
+// Prompt and answer lengths of the background streams in tokens, and time limits for them.
 const (
 	besidePrompt = 32
-	besideOutput = 4096 // maximum number of tokens of an answer; a stream that has ended begins again
+	besideOutput = 4096 // maximum tokens of an answer; a stream that ends is started again
 	besideAlone  = 2 * time.Second
-	besideStart  = time.Minute // maximum time until the next stream begins
+	besideStart  = time.Minute // maximum time until the next stream receives a token
 )
 
-// beside runs streams until they are stopped.
+// beside runs background streams until stop is called.
 type beside struct {
 	caller *caller
 	cancel context.CancelFunc
@@ -40,7 +39,7 @@ type beside struct {
 	mu      sync.Mutex
 	running int // number of streams that have received a token
 	gaps    []gap
-	failed  error // error of the first stream that failed
+	failed  error // error of the first stream that has failed
 }
 
 type gap struct {
@@ -48,7 +47,7 @@ type gap struct {
 	ended time.Time
 }
 
-// startBeside starts the streams, waits until all of them run, and then runs them for a while without the load.
+// startBeside starts the streams, waits until all of them receive tokens, and measures them before the load begins.
 func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	key := r.o.StreamKey
 	if key == "" {
@@ -96,7 +95,7 @@ func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	return b, nil
 }
 
-// run keeps stream i running until ctx ends.
+// run sends requests for stream i, one after the other, until ctx ends.
 func (b *beside) run(ctx context.Context, r *runner, i int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		seed := math.MaxInt/2 + i + n*r.o.Streams // different from the prompts of the load
@@ -133,7 +132,7 @@ func (b *beside) ready(streams int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running == streams {
-		b.gaps = b.gaps[:0] // gaps in which other streams began do not count
+		b.gaps = b.gaps[:0] // ignore gaps during which other streams started
 		return true
 	}
 	return false
@@ -152,7 +151,7 @@ func (b *beside) err() error {
 	return b.failed
 }
 
-// stop ends the streams and summarises their gaps before and during the load.
+// stop ends the streams and summarises their gaps before the load and during it, between the times from and to.
 func (b *beside) stop(from, to time.Time) *Beside {
 	b.end()
 	var alone, during []time.Duration

@@ -18,7 +18,7 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// maxEvent is the maximum length of one line of a stream.
+// maxEvent is the maximum length of one line of a stream, in bytes.
 const maxEvent = 1 << 20
 
 // caller sends the requests of a load to one server.
@@ -28,7 +28,7 @@ type caller struct {
 	model string
 }
 
-// newCaller returns a caller that uses no proxy and, unless allowed, connects only to this machine, also after
+// newCaller returns a caller that uses no proxy. Without AllowRemote it connects only to this machine, even after
 // redirects.
 func newCaller(o *Options, key string) (*caller, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second}
@@ -52,8 +52,8 @@ func newCaller(o *Options, key string) (*caller, error) {
 	return &caller{Client: c, o: o}, nil
 }
 
-// discover finds the model's name and ids of ordinary words. A server without /tokenize, or without a tokenizer,
-// returns no ids.
+// discover sets the model's name and returns token ids of ordinary words, or nil if the server has no /tokenize or no
+// tokenizer.
 func (c *caller) discover(ctx context.Context) (ids []int32, err error) {
 	first, err := c.FirstModel(ctx)
 	c.model = c.o.Model
@@ -74,22 +74,22 @@ func (c *caller) discover(ctx context.Context) (ids []int32, err error) {
 	return tokens.Tokens, err
 }
 
-// outcome is the result of one request. Times are measured from the time when the request was sent.
+// outcome is the result of one request. Times are relative to the sending of the request.
 type outcome struct {
-	failure string // empty if answered, else the status or the kind of failure
+	failure string // status or kind of failure; empty if the request succeeded
 	message string // message of the failure
 	first   time.Duration
-	last    time.Duration   // time of the last token
-	end     time.Duration   // time of the whole answer
+	last    time.Duration   // time of the last token after sending
+	end     time.Duration   // time of the end of the answer
 	gaps    []time.Duration // times between tokens
-	tokens  int             // generated tokens, counted from the events
+	tokens  int             // number of generated tokens, counted from the events
 	asked   int             // number of requested tokens
 	usage   openai.Usage
-	text    []byte                  // text of the answer, if a conversation continues
-	seen    func(gap time.Duration) // called with every gap; may be nil
+	text    []byte                  // text of the answer, for conversations
+	seen    func(gap time.Duration) // called with every gap between events; may be nil
 }
 
-// perToken returns the mean time of a token after the first, or 0 if there is only one token.
+// perToken returns the mean time per token after the first token, or 0 if there are fewer than two tokens.
 func (o *outcome) perToken() time.Duration {
 	if o.usage.CompletionTokens < 2 {
 		return 0
@@ -100,7 +100,7 @@ func (o *outcome) perToken() time.Duration {
 // complete sends one completion request and reads its stream to the end.
 func (c *caller) complete(ctx context.Context, t task) outcome { return c.follow(ctx, t, nil) }
 
-// follow is like complete and also calls seen with every gap between two events with tokens.
+// follow does what complete does, and calls seen with every gap between two events with tokens.
 func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration)) outcome {
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	c.fill(&r.Options)
@@ -112,7 +112,7 @@ func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration
 	return o
 }
 
-// chat sends one turn of a conversation.
+// chat sends one turn of a conversation and reads its stream to the end.
 func (c *caller) chat(ctx context.Context, messages []openai.Message, output int) outcome {
 	r := &openai.ChatRequest{MaxTokens: &output, Messages: messages}
 	c.fill(&r.Options)
@@ -121,7 +121,7 @@ func (c *caller) chat(ctx context.Context, messages []openai.Message, output int
 	return o
 }
 
-// fill sets the fields that all requests have in common.
+// fill sets the fields that all requests share.
 func (c *caller) fill(o *openai.Options) {
 	o.Model, o.Temperature, o.Stream, o.IgnoreEOS = c.model, &c.o.Temperature, true, !c.o.StopAtEOS
 	if c.o.TopP > 0 {
@@ -154,7 +154,7 @@ func (c *caller) stream(ctx context.Context, path string, body any, seen func(ga
 // errStream means that the server sent an error in the middle of an answer.
 var errStream = errors.New("error in the stream")
 
-// event is one event of a stream: pieces of a text or chat completion, or an error.
+// event is one event of a stream: pieces of choices, or an error.
 type event struct {
 	Choices []piece         `json:"choices"`
 	Usage   *openai.Usage   `json:"usage"`
@@ -174,7 +174,7 @@ type piece struct {
 // empty reports whether a piece has no text.
 func (p *piece) empty() bool { return p.Text == "" && p.Delta.Content == "" && p.Delta.Reasoning == "" }
 
-// read reads the events of a stream.
+// read reads the events of a stream and records their times.
 func (o *outcome) read(body io.Reader, start time.Time) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxEvent)
@@ -205,9 +205,9 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	return fmt.Errorf("%w: the stream ended early", errStream)
 }
 
-// take records one event with its arrival time. Tokens are counted by the usage in every event, if the server reports
-// it: a token may have no text, and a piece of text may have several tokens, among which the time is divided evenly.
-// Otherwise every piece of text counts as a token, and the event that ends a choice without text also counts as one.
+// take records one event with its arrival time. If every event has usage, it gives the number of tokens: a token may
+// have no text, and a piece of text may have several tokens. The time since the last event is divided evenly among
+// them. Otherwise every piece of text counts as one token, and so does an event that ends a choice without text.
 func (o *outcome) take(ev *event, at time.Duration) {
 	fresh := 0
 	if ev.Usage != nil {
@@ -231,7 +231,7 @@ func (o *outcome) take(ev *event, at time.Duration) {
 	o.tokens += fresh
 	if o.first == 0 {
 		o.first, o.last = at, at
-		fresh-- // the other tokens arrived at the same time
+		fresh-- // the first of these tokens; the others arrived at the same time
 	} else if o.seen != nil {
 		o.seen(at - o.last)
 	}
@@ -241,7 +241,7 @@ func (o *outcome) take(ev *event, at time.Duration) {
 	o.last = at
 }
 
-// kindOf returns the kind of a failure for the report.
+// kindOf returns the status or kind of a failure, as in Report.Errors.
 func kindOf(ctx context.Context, err error) string {
 	var status *client.StatusError
 	switch {

@@ -2,7 +2,7 @@
 // between tokens, tokens per second.
 //
 // Options set the number of requests, their arrivals (a Poisson process, or a fixed concurrency), the lengths of
-// prompts and answers, and the shared part of a prompt. The result is a Report with percentiles. Prompts are token ids,
-// so their lengths are exact; they are generated from a seed, so two runs send the same prompts. The package uses
+// prompts and answers, and the length of a shared prefix. The result is a Report with percentiles. Prompts are token
+// ids, so their lengths are exact; they are generated from a seed, so two runs send the same prompts. The package uses
 // OpenAI's protocol and is independent of the engine. It refuses addresses of other machines unless AllowRemote is set.
 package load

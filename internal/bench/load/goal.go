@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Goals holds the maximum times of a good request; 0 means no limit.
+// Goals holds the latency limits (SLOs) of a good request; 0 means no limit.
 type Goals struct {
 	FirstToken time.Duration // maximum time to the first token
 	PerToken   time.Duration // maximum mean time of a later token
@@ -16,12 +16,12 @@ type Goals struct {
 // goalNames lists the names that ParseGoals accepts.
 var goalNames = []string{"ttft", "tpot", "e2e"}
 
-// times returns the goals in the order of their names.
+// times returns pointers to the goals, in the order of goalNames.
 func (g *Goals) times() []*time.Duration {
 	return []*time.Duration{&g.FirstToken, &g.PerToken, &g.EndToEnd}
 }
 
-// ParseGoals parses goals such as "ttft=500ms,tpot=40ms,e2e=10s"; goals may be omitted.
+// ParseGoals parses goals such as "ttft=500ms,tpot=40ms,e2e=10s"; each goal is optional.
 func ParseGoals(s string) (Goals, error) {
 	var g Goals
 	if s == "" {
@@ -45,7 +45,7 @@ func ParseGoals(s string) (Goals, error) {
 	return g, nil
 }
 
-// String returns the form that ParseGoals accepts.
+// String returns the goals in the format of ParseGoals.
 func (g Goals) String() string {
 	var parts []string
 	for i, t := range g.times() {
@@ -56,7 +56,7 @@ func (g Goals) String() string {
 	return strings.Join(parts, ",")
 }
 
-// met reports whether an answered request meets the goals.
+// met reports whether a successful request meets all goals.
 func (g *Goals) met(o *outcome) bool {
 	within := func(t, most time.Duration) bool { return most == 0 || t <= most }
 	return within(o.first, g.FirstToken) && within(o.perToken(), g.PerToken) && within(o.end, g.EndToEnd)

@@ -15,11 +15,11 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Options describe a load. Exactly one of Rate and Concurrency is set.
+// Options describe a load. Exactly one of Rate and Concurrency must be set.
 type Options struct {
-	// URL is the server, such as http://127.0.0.1:8080; a /v1 at its end is accepted.
+	// URL is the address of the server, such as http://127.0.0.1:8080; it may end with /v1.
 	URL string
-	// Model is the model's name in requests; if empty, the server's list of models is used.
+	// Model is the model's name in requests; if empty, it is the first model that the server lists.
 	Model string
 	// Key is a bearer key; if it is empty, no key is sent.
 	Key string
@@ -27,8 +27,8 @@ type Options struct {
 	AllowRemote bool
 
 	Requests int
-	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier
-	// requests have been answered.
+	// Rate is the mean number of arrivals per second of a Poisson process: requests are sent even if earlier ones have
+	// not been answered.
 	Rate float64
 	// Concurrency is the number of requests in flight: when a request is answered, the next request is sent.
 	Concurrency int
@@ -37,28 +37,28 @@ type Options struct {
 	// Timeout is the maximum time of one request; 0 means no limit.
 	Timeout time.Duration
 
-	// Prompt is the number of tokens of a prompt after the shared prefix. Output is the number of tokens to generate.
+	// Prompt is the length of a prompt after the shared prefix, Output the length of an answer, in tokens.
 	Prompt, Output Lengths
-	// Streams is the number of streams of short prompts that run during the whole load. The report contains the gaps
-	// between their tokens, before and during the load.
+	// Streams is the number of background streams with short prompts that run during the whole load. The report
+	// contains the gaps between their tokens, before and during the load.
 	Streams int
-	// StreamChoices is the number of choices of each of these streams; 0 means one. StreamKey is their bearer key;
-	// empty means Key.
+	// StreamChoices is the number of choices of each background stream; 0 means one. StreamKey is the bearer key of
+	// these streams; empty means Key.
 	StreamChoices int
 	StreamKey     string
-	// SharedPrefix is the number of common first tokens of the prompts of a group; Groups is the number of groups, at
-	// least 1.
+	// SharedPrefix is the number of tokens at the beginning of a prompt that all prompts of its group share. Groups is
+	// the number of groups, at least 1.
 	SharedPrefix, Groups int
-	// StopAtEOS lets an answer end at the end-of-sequence token. Otherwise every answer has its full length (the server
-	// must support ignore_eos).
+	// StopAtEOS ends answers at the end-of-sequence token. Otherwise every answer has its full length, for which the
+	// server must support ignore_eos.
 	StopAtEOS bool
-	// Temperature and TopP select how tokens are sampled; a temperature of 0 is greedy, and a TopP of 0 is not sent.
+	// Temperature and TopP select how tokens are sampled; a Temperature of 0 means greedy, and a TopP of 0 is not sent.
 	Temperature, TopP float64
-	// Turns, if set, makes every request a conversation of that many turns, sent to chat completions one after the
-	// other: a turn repeats the earlier messages and answers. Prompts are then words instead of token ids, so that
-	// their lengths are only approximate, and any server supports them.
+	// Turns, if set, is the number of turns of a conversation, which replaces each request. A turn is a chat completion
+	// that repeats the earlier messages and answers. Its prompts are words, not token ids, so that their lengths are
+	// approximate.
 	Turns Lengths
-	// Goals are the latency limits that a request must meet to count as good.
+	// Goals holds the latency limits of a good request.
 	Goals Goals
 	// Seed is the seed of prompts, lengths and arrivals.
 	Seed uint64
@@ -135,7 +135,7 @@ func (o *Options) checkURL() error {
 	return nil
 }
 
-// isLoopback reports whether a host is this machine. Names other than localhost are not resolved and count as remote.
+// isLoopback reports whether a host is this machine. Except localhost, names are not resolved and count as remote.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -144,16 +144,16 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// isLoopbackAddress is like isLoopback for the address of a connection.
+// isLoopbackAddress reports whether host:port is an address of this machine.
 func isLoopbackAddress(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && isLoopback(host)
 }
 
-// Lengths is a uniform distribution of lengths in tokens, both ends included.
+// Lengths is a uniform distribution of lengths in tokens, from Least to Most inclusive.
 type Lengths struct{ Least, Most int }
 
-// ParseLengths parses "256", or "uniform:100-400".
+// ParseLengths parses "256", the same length for all, or "uniform:100-400".
 func ParseLengths(s string) (Lengths, error) {
 	text, uniform := strings.CutPrefix(s, "uniform:")
 	low, high, pair := strings.Cut(text, "-")
@@ -169,7 +169,7 @@ func ParseLengths(s string) (Lengths, error) {
 	return Lengths{a, b}, nil
 }
 
-// String returns the form that ParseLengths accepts.
+// String returns the lengths in the format of ParseLengths.
 func (l Lengths) String() string {
 	if l.Least == l.Most {
 		return strconv.Itoa(l.Least)

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// words is a text that the server tokenizes, in order to find the ids of ordinary words.
+// words is a text of ordinary words, which the server tokenizes to find their ids.
 const words = `time year people way day man thing woman life child world school state family student group country problem hand part place case
 week company system program question work government number night point home water room mother area money story fact month lot right study book
 eye job word business issue side kind head house service friend father power hour game line end member law car city community name`
 
-// Range of ids that exist in every vocabulary. They are used if the server has no /tokenize.
+// The first of plainIDs ids that exist in every vocabulary, and their number. They are used if the server has no
+// /tokenize.
 const firstPlainID, plainIDs = 16, 240
 
-// task is one request to be sent.
+// task is a completion request to send.
 type task struct {
 	index   int
 	prompt  []int32
@@ -21,12 +22,12 @@ type task struct {
 	choices int // number of choices; 0 means one
 }
 
-// prompter generates the random prompts of a run. The i-th task depends only on the seed and i.
+// prompter generates the random prompts of a run. Task i depends only on the seed and i.
 type prompter struct {
 	o        *Options
 	ids      []int32
-	words    []string  // words of conversations
-	prefixes [][]int32 // [groups][SharedPrefix]
+	words    []string  // words of which conversations consist
+	prefixes [][]int32 // [groups][SharedPrefix] token ids
 }
 
 func newPrompter(o *Options, ids []int32) *prompter {
@@ -49,8 +50,8 @@ func (p *prompter) task(i int) task {
 	return task{index: i, prompt: p.draw(r, prefix, n), output: out}
 }
 
-// conversation generates the random turns of the i-th conversation: the user's messages, and the length of each answer.
-// The first message begins with the common words of its group.
+// conversation generates conversation i: the user's messages, and the maximum tokens of each answer. The first message
+// begins with the words that its group shares.
 func (p *prompter) conversation(i int) (said []string, output []int) {
 	r := rand.New(rand.NewPCG(p.o.Seed, uint64(i)))
 	for turn := range p.o.Turns.draw(r) {

@@ -10,53 +10,52 @@ import (
 	"time"
 )
 
-// Report holds the measurements of a run. Times are in milliseconds, and include only answered requests.
+// Report holds the measurements of a run. Times are in milliseconds and cover only successful requests.
 type Report struct {
 	URL   string `json:"url"`
 	Model string `json:"model"`
 
 	Rate        float64 `json:"rate,omitempty"`        // requested arrivals per second
-	Concurrency int     `json:"concurrency,omitempty"` // requested number of requests in flight
+	Concurrency int     `json:"concurrency,omitempty"` // requested number of concurrent requests
 
 	Planned  int            `json:"planned"` // number of requests to send
 	Sent     int            `json:"sent"`
 	Answered int            `json:"answered"`
-	Errors   map[string]int `json:"errors"` // counts by status, or "timeout", "cancelled", "connection", "stream"
-	// Samples holds one message for each kind of error.
+	Errors   map[string]int `json:"errors"` // failures by status, or "timeout", "cancelled", "connection", "stream"
+	// Samples holds one message for each key of Errors.
 	Samples map[string]string `json:"error_samples,omitempty"`
 	Seconds float64           `json:"seconds"` // time from the first request to the last answer
 
 	PromptTokens int64 `json:"prompt_tokens"`
 	CachedTokens int64 `json:"cached_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
-	// Short counts answers with fewer tokens than requested, for example because the context ended; it is 0 if the
-	// model may end answers.
+	// Short counts answers with fewer tokens than requested, for example because the context was full. It is 0 with
+	// StopAtEOS.
 	Short int `json:"short_answers,omitempty"`
 
 	RequestsPerSecond float64 `json:"requests_per_second"`
 	InputPerSecond    float64 `json:"input_tokens_per_second"`
 	OutputPerSecond   float64 `json:"output_tokens_per_second"`
-	CachedShare       float64 `json:"cached_share"` // share of the prompt tokens, 0 to 1
+	CachedShare       float64 `json:"cached_share"` // share of prompt tokens from the server's prefix cache, 0 to 1
 
-	// FirstToken is the time from sending a request to its first token. InterToken is the time between tokens; PerToken
-	// is the mean of one request, from its first token to its last, per token after the first. EndToEnd is the time
-	// from sending to the end of the answer. Tokens are counted by usage if the server sends it with every piece, else
-	// by pieces of text.
+	// FirstToken is the time from sending a request to its first token. InterToken is the time between two tokens.
+	// PerToken is, for each request, the mean time per token after the first. EndToEnd is the time from sending to the
+	// end of the answer. Tokens are counted by usage if every event has it, otherwise by pieces of text.
 	FirstToken Times `json:"ttft_ms"`
 	InterToken Times `json:"inter_token_ms"`
 	PerToken   Times `json:"per_output_token_ms"`
 	EndToEnd   Times `json:"end_to_end_ms"`
-	// Goals holds the goals of the options, as text; Good counts the requests that met all of them, and Goodput is
-	// their number per second.
+	// Goals holds the latency limits as text. Good is the number of requests that met all of them, Goodput their number
+	// per second.
 	Goals   string  `json:"goals,omitempty"`
 	Good    int     `json:"good,omitempty"`
 	Goodput float64 `json:"goodput,omitempty"`
-	// Beside holds the results of the streams that ran during the load; it is nil without streams.
+	// Beside holds the results of the background streams, or nil without them.
 	Beside *Beside `json:"beside,omitempty"`
 }
 
-// Times summarises durations, in milliseconds. A percentile is the smallest value that is not exceeded by the stated
-// percentage of all values.
+// Times summarises durations, in milliseconds. The p-th percentile is the smallest value that at least p percent of the
+// values do not exceed.
 type Times struct {
 	Count int     `json:"count"`
 	Mean  float64 `json:"mean"`
@@ -136,7 +135,7 @@ func summarise(d []time.Duration) Times {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// PrintSweep writes the reports of several loads as a table, one line each.
+// PrintSweep writes the reports of several loads as a table, one row per load.
 func PrintSweep(w io.Writer, reports []*Report) error {
 	if len(reports) == 0 {
 		return nil
@@ -184,7 +183,7 @@ func (r *Report) shortText() string {
 		"small", r.Short, r.Answered)
 }
 
-// Print writes the report as text.
+// Print writes the report as plain text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s at %s: %d of %d requests answered in %.2f s\n", r.Model, r.URL, r.Answered, r.Planned, r.Seconds)
 	fmt.Fprintf(w, "throughput: %.2f requests/s, %.1f tokens/s in, %.1f tokens/s out\n", r.RequestsPerSecond,

@@ -9,8 +9,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// Run sends the load and waits for every answer. If ctx ends, requests in flight are cancelled and the report covers
-// the answers until then; the error is nil.
+// Run sends the load and waits for all answers. If ctx ends, it cancels requests in flight and returns a report of the
+// answers so far, without an error.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (r *runner) send(ctx context.Context) {
 	}
 }
 
-// converse sends the turns of a conversation until a turn fails or sending ends.
+// converse sends the turns of conversation i, until a turn fails or stop ends.
 func (r *runner) converse(ctx, stop context.Context, i int) {
 	said, output := r.prompts.conversation(i)
 	var messages []openai.Message
@@ -98,7 +98,7 @@ func (r *runner) converse(ctx, stop context.Context, i int) {
 	}
 }
 
-// planned returns the number of requests to send.
+// planned returns the number of requests to send; every turn of a conversation is a request.
 func (r *runner) planned() int {
 	if r.o.Turns.Most == 0 {
 		return r.o.Requests
@@ -111,12 +111,12 @@ func (r *runner) planned() int {
 	return n
 }
 
-// gate waits until the next request may be sent; ok is false if no more may be sent. The caller calls done after the
-// answer.
+// gate waits until the next request may be sent; ok is false if no more requests may be sent. After the answer, the
+// caller calls done.
 type gate func(stop context.Context) (done func(), ok bool)
 
-// arrivals returns the gate of a Poisson process. Times count from the start, so that a late arrival does not delay the
-// rest.
+// arrivals returns the gate of a Poisson process. Arrival times are relative to the start, so that a late request does
+// not delay later ones.
 func (r *runner) arrivals() gate {
 	random := rand.New(rand.NewPCG(r.o.Seed, ^uint64(0)>>1))
 	start, at := time.Now(), time.Duration(0)
@@ -133,7 +133,7 @@ func (r *runner) arrivals() gate {
 	}
 }
 
-// slots returns a gate that keeps a fixed number of requests in flight.
+// slots returns a gate that limits the number of requests in flight to Concurrency.
 func (r *runner) slots() gate {
 	free := make(chan struct{}, r.o.Concurrency)
 	return func(stop context.Context) (func(), bool) {

@@ -12,15 +12,15 @@ import (
 	"sparrow/sample"
 )
 
-// Accepting holds the speed of decoding several sequences, without drafts and with drafts of which a given share is
+// Accepting holds the decode throughput of several sequences, without drafts and with drafts of which a given share is
 // accepted.
 type Accepting struct {
 	Context  int     `json:"context"` // tokens of every prompt
 	Batch    int     `json:"batch"`   // number of sequences
 	Setting  string  `json:"setting"`
 	Accept   float64 `json:"accept"`           // share of drafts that are accepted
-	Plain    float64 `json:"plain_tokens_s"`   // rate of all sequences while all of them decode
-	Drafted  float64 `json:"drafted_tokens_s"` // rate of all sequences with drafts
+	Plain    float64 `json:"plain_tokens_s"`   // tokens per second of all sequences together, without drafts
+	Drafted  float64 `json:"drafted_tokens_s"` // the same with drafts
 	Ratio    float64 `json:"ratio"`            // drafted / plain
 	Proposed int     `json:"drafted_tokens"`
 	Accepted int     `json:"accepted_tokens"`
@@ -32,15 +32,14 @@ func (a *Accepting) String() string {
 		a.Accepted, a.Proposed)
 }
 
-// acceptTokens is the number of tokens of every sequence, and acceptWarm is the number of tokens before the
-// measurement.
+// acceptTokens is the number of tokens of every sequence, acceptWarm the number of tokens of a warm-up.
 const acceptTokens, acceptWarm = 384, 16
 
 // AcceptRoom is the number of tokens after the prompt that the cache must hold for every sequence.
 const AcceptRoom = 512
 
-// Accept decodes the given number of sequences concurrently after prompts of random tokens, without drafts and with the
-// engine's setting.
+// Accept decodes a.Batch sequences concurrently, after prompts of random tokens: without drafts, then with the engine's
+// setting for drafts. It sets the rates in a.
 func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) error {
 	none := 0
 	for _, run := range []struct {
@@ -49,8 +48,8 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 		tokens int
 		rate   *float64
 	}{
-		// This run puts the prompts into the cache, so that the sequences of later runs begin together, and captures
-		// the graphs of their passes.
+		// This run caches the prompts, so that the sequences of later runs start decoding at the same time, and
+		// captures the CUDA graphs.
 		{"prompts", nil, acceptWarm, nil},
 		{"the first tokens", &none, acceptWarm, nil},
 		{"without drafts", &none, acceptTokens, &a.Plain},
@@ -69,8 +68,8 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 	return nil
 }
 
-// decoded counts the tokens of several sequences between the time when the last sequence has its first token and the
-// time when the first sequence ends.
+// decoded counts the tokens of several sequences from the time when all have their first token until the first one
+// ends.
 type decoded struct {
 	begun, ended, tokens int
 	from, to             time.Time
@@ -104,7 +103,7 @@ func (d *decoded) add(ev *sparrow.Event, first bool, sequences int) {
 	d.err = errors.Join(d.err, ev.Err)
 }
 
-// together decodes all sequences concurrently and returns their rate.
+// together decodes all sequences concurrently and returns their tokens and the time.
 func (a *Accepting) together(ctx context.Context, e *sparrow.Engine, drafts *int, most int, seed uint64) (*decoded,
 	error) {
 	rng := rand.New(rand.NewPCG(seed, 5))
@@ -120,7 +119,7 @@ func (a *Accepting) together(ctx context.Context, e *sparrow.Engine, drafts *int
 		for k := range tokens {
 			tokens[k] = int32(rng.IntN(e.Info().Vocabulary))
 		}
-		p.Seed = int64(i) // determines which drafts are accepted
+		p.Seed = int64(i) // the seed determines which drafts are accepted
 		s, err := e.Stream(ctx, sparrow.Request{Tokens: tokens, Sampling: p, MaxTokens: most, IgnoreEOS: true,
 			Draft: drafts})
 		if err != nil {

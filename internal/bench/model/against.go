@@ -15,16 +15,17 @@ type Compared struct {
 	Theirs  float64 `json:"theirs"`
 	Ours    float64 `json:"ours"`
 	Ratio   float64 `json:"ratio"`
-	Wanted  float64 `json:"wanted,omitempty"` // minimum ratio, if the project has a target
+	Wanted  float64 `json:"wanted,omitempty"` // target of the project: minimum ratio ours / theirs; 0 if there is none
 }
 
-// wanted holds the project's targets for the preset v32-mini relative to llama.cpp, by depth of context.
+// wanted holds the project's targets, the minimum ratio to llama.cpp's tokens per second for the preset v32-mini, by
+// test and depth of context.
 var wanted = map[string]map[int]float64{
 	"prefill": {0: 3, 2048: 10, 4096: 15, 8192: 30},
 	"decode":  {0: 1.5, 2048: 2.5, 4096: 3.5, 8192: 5},
 }
 
-// wantedQuantised holds the targets for files in block formats, which both engines read without conversion.
+// wantedQuantised holds the targets for GGUF files with quantised weights, by test and depth of context.
 var wantedQuantised = map[string]map[int]float64{
 	"prefill": {0: 8, 4096: 18},
 	"decode":  {0: 1.5, 4096: 3, 8192: 5},
@@ -39,7 +40,7 @@ type llamaTest struct {
 	Type     string  `json:"model_type"` // such as "deepseek32 ?B Q4_K - Medium"
 }
 
-// wanted returns the target of a test, or 0 if it has none.
+// wanted returns the target of a test, or 0 if it has no target.
 func (t *llamaTest) wanted(c *Compared) float64 {
 	if strings.Contains(t.Type, " Q") {
 		return wantedQuantised[c.Test][c.Context]
@@ -47,8 +48,8 @@ func (t *llamaTest) wanted(c *Compared) float64 {
 	return wanted[c.Test][c.Context]
 }
 
-// Against compares the report with results of llama-bench, one JSON object after another. Tests at depths that were not
-// measured here are an error, so that a comparison does not lose rows.
+// Against adds to the report a comparison with results of llama-bench, a sequence of JSON objects. A test at a depth
+// that the report does not contain is an error, so that no test is omitted.
 func (r *Report) Against(results io.Reader) error {
 	d := json.NewDecoder(results)
 	for {
@@ -71,7 +72,7 @@ func (r *Report) Against(results io.Reader) error {
 			return fmt.Errorf("bench: results of llama-bench are at depth %d, which was not measured here with "+
 				"batch 1; give the same contexts", t.Depth)
 		}
-		// The other engine's result is a mean, so the median of all steps is compared with it, not the best step.
+		// llama-bench reports means, so the median of all steps is compared with them, not the best step.
 		c.Ours = cell.Prefill.middleRate()
 		if c.Test == "decode" {
 			c.Ours = cell.Decode.middleRate()

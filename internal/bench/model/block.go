@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// verified returns the number of rows of a sequence that are verified together: a block of drafts and the token before
-// it. It returns 1 if the model does not draft in blocks or if no drafts are measured.
+// verified returns the number of rows of a sequence that one step verifies: a block of drafts and the token before
+// them. It returns 1 if the model does not draft in blocks, or without measurements of drafts.
 func (b *bench) verified() int {
 	if b.cfg.Model.Block == 0 {
 		return 1
@@ -18,7 +18,7 @@ func (b *bench) verified() int {
 	return max(b.cfg.N, 1)
 }
 
-// measureBlocks times, in a cell of a model that drafts in blocks, a draft pass and a verification of all its drafts.
+// measureBlocks times two passes of a model that drafts in blocks: a draft pass, and a verification of all its drafts.
 // All rows are computed, whether the drafts are accepted or not.
 func (b *bench) measureBlocks(ctx context.Context, c *Cell) (err error) {
 	if b.verified() == 1 {
@@ -33,14 +33,14 @@ func (b *bench) measureBlocks(ctx context.Context, c *Cell) (err error) {
 	return nil
 }
 
-// blockPhase repeats a draft pass after the context of a cell.
+// blockPhase times a draft pass after the context of a cell.
 func (b *bench) blockPhase(ctx context.Context, c *Cell) (*Phase, error) {
 	j, err := b.job(plan.ModeDecode, c.Context, c.Batch, 1)
 	if err != nil {
 		return nil, err
 	}
 	defer j.release()
-	if _, _, err := b.timed(j); err != nil { // a draft pass follows a step
+	if _, _, err := b.timed(j); err != nil { // a draft pass needs the rows of a step before it
 		return nil, err
 	}
 	drafts := make([]step.Draft, len(j.works))

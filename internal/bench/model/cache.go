@@ -5,13 +5,13 @@ import (
 	"sparrow/plan"
 )
 
-// windowFirst returns the first page of a context whose window rows are still in the window.
+// windowFirst returns the index of the first page of a context that contains rows inside the sliding window.
 func windowFirst(w model.Windowed, page, context int) int {
 	return max(context/page*page-w.Window(), 0) / page
 }
 
-// windowPages returns the number of window pages of a sequence with n new tokens after a context. It returns 0 if rows
-// are kept as long as their pages.
+// windowPages returns the number of pages for the sliding window of a sequence with n new tokens after a context. It
+// returns 0 if the model has no such window.
 func windowPages(m model.Model, page, context, n int) int {
 	w, ok := m.(model.Windowed)
 	if !ok {
@@ -20,11 +20,11 @@ func windowPages(m model.Model, page, context, n int) int {
 	return (context+n+page-1)/page - windowFirst(w, page, context)
 }
 
-// states returns the number of sequence states of a step: one before the step for each sequence, and one copy that the
-// step advances.
+// states returns the number of sequence states of a step: for each sequence the state before the step, and a copy that
+// the step modifies.
 func states(batch int) int { return 2 * batch }
 
-// cacheBytes returns the memory of sequences with n new tokens after a context, including states.
+// cacheBytes returns the bytes of pages and states of a batch of sequences, with n new tokens after a context.
 func cacheBytes(m model.Model, cfg *plan.Config, context, n, batch int) int64 {
 	pages := int64((context+n+cfg.Page-1)/cfg.Page) * int64(batch)
 	w, ok := m.(model.Windowed)
@@ -36,7 +36,7 @@ func cacheBytes(m model.Model, cfg *plan.Config, context, n, batch int) int64 {
 		int64(states(batch))*w.StateBytes(cfg)
 }
 
-// cacheBytes returns the memory of a cell on each rank.
+// cacheBytes returns the bytes of a cell's cache on each rank.
 func (b *bench) cacheBytes(context, batch int) int64 {
 	if b.ranks() > 1 {
 		return int64(b.perSequence(context, batch)*b.ofRank(batch)) * b.model.PageBytes(&b.cfg)
@@ -44,8 +44,8 @@ func (b *bench) cacheBytes(context, batch int) int64 {
 	return cacheBytes(b.model, &b.cfg, context, b.new(batch), batch)
 }
 
-// CacheBytes returns the memory of the largest cell or prompt of the options, for a model with its configuration, if
-// contexts, batches and prompts are given.
+// CacheBytes returns the bytes of the cache for the largest cell or prompt of the options, whose Contexts, Batches and
+// Prompts must be set.
 func (o *Options) CacheBytes(m model.Model, cfg *plan.Config) int64 {
 	most := int64(0)
 	for _, context := range o.Contexts {
@@ -63,8 +63,8 @@ func (o *Options) CacheBytes(m model.Model, cfg *plan.Config) int64 {
 	return most
 }
 
-// allocateCache allocates the cache and all states of a batch. It allocates the states at once, because growing them
-// needs their memory twice for a while.
+// allocateCache allocates the cache and all states of a batch. The states are allocated together, because growing them
+// later needs twice their memory for a short time.
 func (b *bench) allocateCache(pages, windows, batch int) error {
 	if s, ok := b.model.(model.Stateful); ok {
 		if err := s.Reserve(states(batch)); err != nil {
@@ -77,8 +77,8 @@ func (b *bench) allocateCache(pages, windows, batch int) error {
 	return b.model.Allocate(&b.cfg, pages)
 }
 
-// windows returns the window pages of sequence i of a batch, which has the given number of pages. It returns nil if the
-// sequence's pages hold all rows, as on several ranks.
+// windows returns the pages for the sliding window of sequence i of a batch; pages is the number of its other pages. It
+// returns nil if the window has no separate pages, as on several ranks.
 func (b *bench) windows(i, pages, context, n int) []int32 {
 	w, ok := b.model.(model.Windowed)
 	if !ok || b.ranks() > 1 {

@@ -9,16 +9,16 @@ import (
 	"sparrow"
 )
 
-// Drafting is the speed of decoding with and without drafts, one sequence at a time.
+// Drafting is the decode rate with and without drafts, one sequence at a time.
 type Drafting struct {
 	Setting  string  `json:"setting"`
 	Answers  int     `json:"answers"`          // answers timed with and without drafts
 	Tokens   int     `json:"tokens"`           // tokens of these answers, each counted once
-	Plain    float64 `json:"plain_tokens_s"`   // median over answers of tokens per second after the first token
-	Drafted  float64 `json:"drafted_tokens_s"` // median of that rate with drafts
+	Plain    float64 `json:"plain_tokens_s"`   // tokens per second after the first token, median of answers
+	Drafted  float64 `json:"drafted_tokens_s"` // the same with drafts
 	Ratio    float64 `json:"ratio"`            // drafted / plain
-	Proposed int     `json:"drafted_tokens"`   // tokens that the drafting layer proposed
-	Accepted int     `json:"accepted_tokens"`  // proposed tokens that the model accepted
+	Proposed int     `json:"drafted_tokens"`   // drafted tokens
+	Accepted int     `json:"accepted_tokens"`  // accepted drafts
 }
 
 // generator answers requests; *sparrow.Engine implements it.
@@ -26,8 +26,8 @@ type generator interface {
 	Generate(context.Context, sparrow.Request) (*sparrow.Response, error)
 }
 
-// Draft answers every request twice, without drafts and with the engine's setting, and returns the speeds of both. If
-// drafts change an answer, it returns an error.
+// Draft computes every answer twice, without drafts and with the engine's setting for drafts, and returns both rates.
+// If drafts change an answer, it returns an error.
 func Draft(ctx context.Context, e generator, setting string, requests []sparrow.Request) (*Drafting, error) {
 	d := &Drafting{Setting: setting}
 	var plain, drafted []float64
@@ -50,7 +50,7 @@ func Draft(ctx context.Context, e generator, setting string, requests []sparrow.
 					"must not change the answer", i, len(x), len(y))
 		}
 		if len(x) < 2 {
-			continue // no token was decoded after the first
+			continue // the answer has no token after the first
 		}
 		d.Answers, d.Tokens = d.Answers+1, d.Tokens+len(x)
 		d.Proposed, d.Accepted = d.Proposed+b.Usage.DraftedTokens, d.Accepted+b.Usage.AcceptedTokens

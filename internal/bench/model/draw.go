@@ -7,7 +7,7 @@ import (
 	"sparrow/layout"
 )
 
-// draw fills the cache on the device with rows and keys of mean 0 and variance 1, with their scales. All keys differ.
+// draw fills the cache with random rows and keys of mean 0 and variance 1, generated on the device. All keys differ.
 func draw(dev kernel.Drawer, layers [][]kernel.Pool, seed uint64) error {
 	for i, pools := range layers {
 		for j, p := range pools {
@@ -19,8 +19,8 @@ func draw(dev kernel.Drawer, layers [][]kernel.Pool, seed uint64) error {
 	return nil
 }
 
-// drawStates fills the float32 snapshots of linear attention with random values, because the state of a sequence that
-// continues is not zero.
+// drawStates fills the float32 states of linear attention with random values, because the state after a context is not
+// zero.
 func drawStates(dev kernel.Drawer, parts []kernel.Tensor, seed uint64) error {
 	for i, t := range parts {
 		t.DType, t.Cols, t.Stride = kernel.F32, t.Cols/4, t.Cols/4
@@ -31,7 +31,7 @@ func drawStates(dev kernel.Drawer, parts []kernel.Tensor, seed uint64) error {
 	return nil
 }
 
-// codeScale is the scale of e4m3 codes whose values have variance 1; the largest such code is 442.
+// codeScale is the scale of random e4m3 codes, such that the values have variance 1; the largest code is 442.
 const codeScale = 1. / 128
 
 // drawPool fills one pool with random rows.
@@ -64,10 +64,11 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 			return err
 		}
 		return part(kernel.BF16, layout.BlockRopeOffset, tokens, layout.RopeDim, layout.BlockRowBytes, 0, 1)
-	case layout.FP8Row576: // the scale of these rows is 1
+	case layout.FP8Row576: // rows without scales
 		return part(kernel.E4M3, 0, tokens, layout.RawRowBytes, layout.RawRowBytes, 0, 1)
 	case layout.V4Row584:
-		// Pages are whole rows of 576 bytes. All rows are filled as data, and then the scales overwrite the last rows.
+		// Pages consist of 576-byte rows. All rows are filled as data, then the scales overwrite the last rows of each
+		// page.
 		rows, size := p.Pages()*p.Mem.Cols/layout.V4DataBytes, layout.V4DataBytes
 		if err := codes(0, rows, layout.V4NopeDim, size); err != nil {
 			return err
@@ -75,21 +76,21 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 		if err := part(kernel.BF16, layout.V4RopeOffset, rows, layout.RopeDim, size, 0, 1); err != nil {
 			return err
 		}
-		// The exponent of codeScale, 120, is the code of 256 in e4m3.
+		// The scale codeScale has the exponent byte 120, which as an e4m3 code means 256.
 		return part(kernel.E4M3, p.PageTokens*size, p.Pages(), p.PageTokens*layout.V4ScaleBytes, p.Mem.Cols, 256, 0)
-	case layout.V41Window528: // the exponents are those of V4 rows
+	case layout.V41Window528: // scales as in V4 rows
 		if err := codes(0, tokens, layout.V4Dim, layout.V41WindowBytes); err != nil {
 			return err
 		}
 		groups := layout.V4Dim / layout.V41WindowGroup
 		return part(kernel.E4M3, layout.V4Dim, tokens, groups, layout.V41WindowBytes, 256, 0)
-	case layout.V41Row288: // any byte holds two valid codes
+	case layout.V41Row288: // any byte is two valid codes
 		packed := layout.V4Dim / 2
 		if err := codes(0, tokens, packed, layout.V41EntryBytes); err != nil {
 			return err
 		}
 		return part(kernel.E4M3, packed, tokens, layout.V4Dim/layout.V41EntryGroup, layout.V41EntryBytes, 0.375, 0)
-	case layout.V41Index68: // exponents of 1/2, which are the e4m3 code of 448
+	case layout.V41Index68: // scales of 1/2, whose exponent byte as an e4m3 code means 448
 		keys := p.PageTokens * layout.IndexDim / 2
 		if err := codes(0, p.Pages(), keys, p.Mem.Cols); err != nil {
 			return err

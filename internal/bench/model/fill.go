@@ -10,15 +10,15 @@ import (
 	"sparrow/layout"
 )
 
-// filled is a model whose cache can be written from outside: it returns the pools of every layer.
+// filled is a model whose cache pools are accessible, for writing to them.
 type filled interface{ Pools() [][]kernel.Pool }
 
-// distinct is the number of different pages of rows in a pool; the other pages are copies at other addresses. The time
-// of attention depends on the addresses of rows, not on their values.
+// distinct is the number of different pages of rows in a pool; the other pages are copies at other addresses. Attention
+// time depends on the addresses of rows, not on their values.
 const distinct = 32
 
 // fill writes random rows and keys to every page of the cache. All keys differ, because equal scores would change the
-// time of selection; layers have the same keys in another order of pages.
+// time of selection. Layers have the same pages of keys in different orders.
 func fill(ctx context.Context, dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var keys [][]byte
@@ -111,7 +111,8 @@ func indexPages(ctx context.Context, p kernel.Pool, rng *rand.Rand) ([][]byte, e
 	return pages, nil
 }
 
-// uniform fills v with numbers of mean 0 and variance 1, as after a norm. Each random word gives four numbers.
+// uniform fills v with uniformly distributed values of mean 0 and variance 1. Each random 64-bit word gives four
+// values.
 func uniform(v []float32, rng *rand.Rand) {
 	scale := float32(math.Sqrt(12)) / 65536
 	for i := 0; i < len(v); i += 4 {

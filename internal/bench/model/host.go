@@ -6,15 +6,15 @@ import (
 	"sparrow/internal/device/offload"
 )
 
-// HostShare describes the experts that the CPU computes in a step, averaged over all steps.
+// HostShare describes the experts that the CPU computes, as means per step.
 type HostShare struct {
-	Experts float64 `json:"experts"`  // number of experts of all layers that rows chose, each counted once
-	MB      float64 `json:"mb"`       // megabytes of the weights of these experts
-	BusyMs  float64 `json:"busy_ms"`  // time from the arrival of rows to their results
-	GBs     float64 `json:"gb_per_s"` // rate of reading weights in that time
+	Experts float64 `json:"experts"`  // experts of all layers; an expert of several rows counts once
+	MB      float64 `json:"mb"`       // megabytes of weights of these experts
+	BusyMs  float64 `json:"busy_ms"`  // time from the arrival of the rows to their results
+	GBs     float64 `json:"gb_per_s"` // MB / BusyMs: rate of reading weights
 }
 
-// hostWork returns the counters of experts that the CPU has computed so far.
+// hostWork returns the counters of the experts that the CPU has computed.
 func (b *bench) hostWork() offload.Work {
 	if b.o.Experts.Host == nil {
 		return offload.Work{}
@@ -22,7 +22,7 @@ func (b *bench) hostWork() offload.Work {
 	return b.o.Experts.Host.Work()
 }
 
-// hostShare returns the work between two counts divided by the number of steps, or nil if there was none.
+// hostShare returns the difference of two counters per step, or nil if it is zero.
 func hostShare(before, after offload.Work, steps int) *HostShare {
 	bytes, busy := float64(after.Bytes-before.Bytes), (after.Busy - before.Busy).Seconds()
 	if bytes == 0 || busy == 0 {
@@ -38,7 +38,7 @@ func (h *HostShare) String() string {
 		h.BusyMs, h.GBs)
 }
 
-// hosted returns the report lines of phases whose experts are partly computed by the CPU.
+// hosted returns the report lines for phases in which the CPU computes experts.
 func (r *Report) hosted() (lines []string) {
 	add := func(what string, p *Phase) {
 		if p != nil && p.Host != nil {

@@ -9,23 +9,23 @@ import (
 	"sparrow/plan"
 )
 
-// job is a step that is run repeatedly. It holds the step's works and, if the model has states, a state before the step
-// for each work.
+// job is a step that is run repeatedly: its works (one per sequence) and, if the model has sequence states, the state
+// of each sequence before the step.
 type job struct {
 	works  []step.Work
 	before []model.State
-	cached int   // tokens before the step
-	few    bool  // the step's tokens can be removed from a state
-	err    error // first error while removing tokens
+	cached int   // tokens in the cache before the step
+	few    bool  // whether the step's tokens can be removed from a state
+	err    error // first error of removing tokens
 }
 
-// mostTruncated is the maximum number of tokens of a step after which its states are truncated. Longer steps run with
-// copies of their states; copying takes the host and the device longer than a step of many sequences.
+// mostTruncated is the maximum number of tokens of a step after which its states are truncated. After longer steps,
+// states are copied, which takes longer than truncation.
 const mostTruncated = 8
 
-// job returns a step of batch sequences, in which each sequence has its own pages and n new tokens.
+// job returns a step of batch sequences. Each has its own pages and n new tokens after a context.
 func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
-	// A state that a token changes completely, like that of linear attention, cannot be truncated.
+	// The state of linear attention is changed as a whole by every token, so it cannot be truncated.
 	_, changed := b.model.(model.Snapshotted)
 	j := &job{works: b.works(kind, context, batch, n), cached: context, few: n <= mostTruncated && !changed}
 	windowed, ok := b.model.(model.Windowed)
@@ -43,8 +43,8 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	return j, nil
 }
 
-// behind returns the state of a work's sequence after the given number of tokens. Whole pages count as computed, as if
-// read from the cache; the tokens after whole pages are computed, in chunks that fit a pass.
+// behind returns the state of a sequence after the given number of tokens. Tokens of whole pages are not computed, as
+// if they were read from the cache; the tokens after them are computed in chunks.
 func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
 	pages, windows := w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], w.Windows
@@ -67,8 +67,8 @@ func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model
 	return s, nil
 }
 
-// begin gives every work its state before the step, or a copy of it. A step that runs again writes the rows of its
-// tokens to the same positions of a state.
+// begin sets the state of every work: the state before the step, or a copy of it. A repeated step overwrites the rows
+// of the previous run.
 func (j *job) begin() error {
 	if j.err != nil {
 		return j.err
@@ -87,7 +87,7 @@ func (j *job) begin() error {
 	return nil
 }
 
-// end restores the states of a step to their contents before the step, or releases the copies.
+// end removes the step's tokens from the states, or releases the copies.
 func (j *job) end() {
 	for i := range j.before {
 		switch s := j.works[i].State; {
@@ -101,7 +101,7 @@ func (j *job) end() {
 	}
 }
 
-// release releases the job's states.
+// release releases the states.
 func (j *job) release() {
 	for _, s := range j.before {
 		s.Release()

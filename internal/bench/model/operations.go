@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// operations holds the times of a host device's operations in the steps of a phase, by name and, for GEMMs, by shape.
+// operations holds the times of a CPU device's operations in the steps of a phase, by name and, for GEMMs, by shape.
 type operations struct {
 	by    map[operation]*Kernel
-	now   string // name of the running operation; "" between passes
+	now   string // name of the running operation; "" outside of passes
 	since time.Time
-	shape string // shape of the running product
-	bytes int64  // bytes of its weights
+	shape string // shape of the running GEMM
+	bytes int64  // bytes of the weights of the running GEMM
 }
 
 type operation struct{ name, shape string }
 
-// product records the weight of the running operation.
+// product sets the weight of the running operation, a GEMM.
 func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
-// next ends the current operation and begins the named one; "" begins none.
+// next adds the time of the running operation and starts that of the named one, or of none if name is "".
 func (o *operations) next(name string) {
 	at := time.Now()
 	if o.now != "" {
@@ -49,7 +49,7 @@ func (o *operations) reset() {
 	clear(o.by)
 }
 
-// mean returns the time of each operation per step, the longest time first.
+// mean returns the mean time per step of each operation, the longest first.
 func (o *operations) mean(steps int) []Kernel {
 	var out []Kernel
 	for _, k := range o.by {

@@ -8,11 +8,11 @@ import (
 	"sparrow/internal/step"
 )
 
-// overlap times decode steps of a GPU that are enqueued while the previous step runs, each with the tokens that the
-// previous step samples. As in phase, the steps write to the same slots every time.
+// overlap times decode steps of a GPU that are enqueued while the previous step runs, and whose tokens the previous
+// step samples. As in phase, all steps write to the same slots.
 func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
 	if len(j.before) > 0 && !j.few {
-		return nil // the states are copied for every step, when no step runs
+		return nil // not measured: the states are copied between steps, when no step may run
 	}
 	enqueue := func() (step.Pending, error) {
 		if err := j.begin(); err != nil {
@@ -61,5 +61,5 @@ func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
 	return nil
 }
 
-// warm is the number of first steps that are not measured: the second step of a shape is captured.
+// warm is the number of steps before the measurement: the second step of a shape is captured as a CUDA graph.
 const warm = 4

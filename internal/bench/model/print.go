@@ -12,14 +12,14 @@ import (
 	"sparrow/internal/unit"
 )
 
-// flatContexts holds the depths whose decode steps are compared, and how much longer the deeper one may take without
-// the scan.
+// The depths, in tokens, whose decode steps are compared, and the maximum ratio of their times without the indexer's
+// scan.
 const (
 	flatDeep, flatShallow = 128 << 10, 2 << 10
 	flatMost              = 1.15
 )
 
-// judge checks the targets that do not depend on another engine.
+// judge adds the verdicts on targets that do not depend on another engine.
 func (r *Report) judge() {
 	if f := r.Flat; f != nil {
 		x := f.DeepMs / f.ShallowMs
@@ -53,7 +53,7 @@ func (r *Report) head() string {
 		r.Index, r.Chunk, r.Load, r.Fill)
 }
 
-// Print writes the report as text.
+// Print writes the report as plain text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintln(w, r.head())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -97,7 +97,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// Markdown writes the report as tables for a document.
+// Markdown writes the report as Markdown tables.
 func (r *Report) Markdown(w io.Writer) error {
 	fmt.Fprintln(w, strings.ReplaceAll(strings.TrimSpace(r.head()), "\n", "; ")+".")
 	for i, row := range r.rows() {
@@ -134,7 +134,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	return nil
 }
 
-// reads returns lines with the rates at which decode steps read weights.
+// reads returns report lines with the rates at which decode steps read weights.
 func (r *Report) reads() (lines []string) {
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.Decode != nil && c.Decode.Reads != nil {
@@ -144,7 +144,7 @@ func (r *Report) reads() (lines []string) {
 	return lines
 }
 
-// rows returns the cells of the table: the heading, and one row for each phase with the share of every stage.
+// rows returns the table of results: the heading, then one row per phase with the time of every stage.
 func (r *Report) rows() [][]string {
 	head, traced := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}, r.traced()
 	if traced {
@@ -192,7 +192,7 @@ func (r *Report) rows() [][]string {
 	return out
 }
 
-// traced reports whether launches were timed.
+// traced reports whether the launches of a GPU were timed.
 func (r *Report) traced() bool {
 	for _, c := range r.Cells {
 		if c.Decode != nil && c.Decode.Launches > 0 {
@@ -202,7 +202,7 @@ func (r *Report) traced() bool {
 	return slices.ContainsFunc(r.Prompts, func(p Prompt) bool { return p.Time != nil && p.Time.Launches > 0 })
 }
 
-// PrintKernels prints the time of each kernel, or on a CPU of each operation, in every phase, the longest first.
+// PrintKernels prints, for every phase, the time of each GPU kernel or CPU operation, the longest first.
 func (r *Report) PrintKernels(w io.Writer) error {
 	one := func(name string, p *Phase) error {
 		if p == nil || len(p.Kernels) == 0 {
@@ -234,7 +234,7 @@ func (r *Report) PrintKernels(w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// rate returns the shape of a GEMM and the rate at which its fastest run read weights, as text.
+// rate returns the shape of a GEMM and the rate at which its fastest run read weights.
 func (k *Kernel) rate() string {
 	if k.Bytes == 0 {
 		return k.Shape
@@ -243,8 +243,8 @@ func (k *Kernel) rate() string {
 		float64(k.Bytes)/k.BestUs/1e3)
 }
 
-// Plot returns a chart of cost against context: milliseconds of a decode step, with and without the scan, and of a
-// token of prefill.
+// Plot returns a chart of milliseconds against context: a decode step, with and without the indexer's scan, and a token
+// of prefill.
 func (r *Report) Plot() *plot.Chart {
 	c := &plot.Chart{Title: fmt.Sprintf("%s on %s, %d threads: cost against context", r.Model, r.Kernels, r.Threads),
 		X: "tokens in the cache", Y: "milliseconds"}

@@ -14,8 +14,8 @@ import (
 	"sparrow/plan"
 )
 
-// profile traces the steps of a phase on a device that times its launches, and records the time of each stage and each
-// kernel. The second of two rounds is used.
+// profile records the time of each stage and each kernel in a phase, on a device that times its launches. It uses the
+// second of two rounds of steps.
 func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) {
 	t, ok := b.watch.Device.(kernel.Tracer)
 	if !ok {
@@ -71,8 +71,8 @@ func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) 
 	return nil
 }
 
-// gap returns the time of the steps of a phase in which the device waits for the host: the total time minus span, where
-// span is the device's time from the first launch of each step to its last. The medians of a few rounds are used.
+// gap returns the time in which the device waits for the host during the steps of a phase: their total time minus span.
+// span is the device's time from the first to the last launch, summed over the steps. Both are medians of a few rounds.
 func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, span float64, err error) {
 	b.watch.spans = t
 	defer func() { b.watch.spans = nil }()
@@ -83,7 +83,7 @@ func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, spa
 			if err := one(i); err != nil {
 				return 0, 0, err
 			}
-			if !b.watch.ended { // the pass fetches no results
+			if !b.watch.ended { // the pass fetches no results, so it has not ended yet
 				if err := t.EndSpan(); err != nil {
 					return 0, 0, err
 				}
@@ -105,7 +105,7 @@ func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, spa
 // prompt times a whole prompt from an empty cache, in chunks. A token is sampled only after the last chunk.
 func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 	tokens, chunks := b.tokens(p.Length), (p.Length+b.o.Chunk-1)/b.o.Chunk
-	var state model.State // state of a model that has one; empty before the first chunk
+	var state model.State // state of the sequence, if the model has one; nil before the first chunk
 	release := func() {
 		if state != nil {
 			state.Release()

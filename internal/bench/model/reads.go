@@ -11,21 +11,21 @@ import (
 	"sparrow/kernel"
 )
 
-// Reads compares the weights that GEMMs of a decode step read with plain reads of weights by the same number of
-// threads, timed alternately with the steps.
+// Reads compares the rate at which a decode step reads weights with that of plain reads by as many threads, timed
+// alternately with the steps.
 type Reads struct {
-	Bytes     int64   `json:"bytes"`      // weights and scales read in a step, each expert once
-	HeadBytes int64   `json:"head_bytes"` // bytes of the product with the vocabulary
-	LayersMs  float64 `json:"layers_ms"`  // shortest time of a step without that product
-	StreamGBs float64 `json:"stream_gbs"` // best rate of plain reads
+	Bytes     int64   `json:"bytes"`      // bytes of weights and scales that a step reads; a chosen expert counts once
+	HeadBytes int64   `json:"head_bytes"` // bytes of the head's weight (the vocabulary)
+	LayersMs  float64 `json:"layers_ms"`  // shortest time of a step without the head
+	StreamGBs float64 `json:"stream_gbs"` // best rate of plain reads, GB/s
 }
 
-// GBs returns the rate at which the fastest step read weights; LayersGBs excludes the time and the bytes of the GEMM
-// with the vocabulary.
+// GBs returns the rate at which the fastest step read weights, in GB/s; LayersGBs excludes the time and bytes of the
+// head.
 func (r *Reads) GBs(p *Phase) float64 { return float64(r.Bytes) / p.StepMs / 1e6 }
 func (r *Reads) LayersGBs() float64   { return float64(r.Bytes-r.HeadBytes) / r.LayersMs / 1e6 }
 
-// line returns a sentence about the read rate of a decode step.
+// line returns a report line about the read rate of a decode step.
 func (r *Reads) line(c *Cell) string {
 	whole, layers := r.GBs(c.Decode), r.LayersGBs()
 	return fmt.Sprintf("decode at context %d, batch %d reads %s of weights: %.0f %% of the stream read (%.1f of "+
@@ -33,14 +33,15 @@ func (r *Reads) line(c *Cell) string {
 		100*whole/r.StreamGBs, whole, r.StreamGBs, unit.Bytes(r.Bytes-r.HeadBytes), 100*layers/r.StreamGBs, layers)
 }
 
-// counter stores the sizes of the weights that a host device has prepared, and counts the bytes that GEMMs read.
+// counter stores the sizes of the weights that a CPU device has prepared, and counts the bytes that GEMMs read from
+// them.
 type counter struct {
 	matrices map[kernel.Matrix]int64
-	experts  map[kernel.Experts]int64 // mean bytes of one expert of each layer
-	shapes   map[kernel.Matrix]string // shapes of products, by their first matrix
-	largest  []byte                   // memory of the largest weight
-	now      Reads                    // bytes counted since the last reset
-	seen     []bool                   // experts that the current operation has counted
+	experts  map[kernel.Experts]int64 // mean bytes of an expert of the layer
+	shapes   map[kernel.Matrix]string // shapes of GEMMs, by their first matrix
+	largest  []byte                   // memory of the largest weight, for plain reads
+	now      Reads                    // bytes read since the last reset
+	seen     []bool                   // [experts] whether the current operation has counted the expert
 }
 
 func newCounter() *counter {
@@ -48,12 +49,12 @@ func newCounter() *counter {
 		shapes: map[kernel.Matrix]string{}}
 }
 
-// readPart is the number of bytes of one plain read, which takes milliseconds, like a GEMM. The first readParts parts
-// of the largest weight are read one after the other; between two reads of the same part, steps read all weights, so
-// that the part is not in a cache.
+// readPart is the number of bytes of one plain read, which takes milliseconds, like a GEMM. Reads rotate over the first
+// readParts parts of the largest weight. Between two reads of a part, steps read all weights, so that the part is no
+// longer in a CPU cache.
 const readPart, readParts = 32 << 20, 4
 
-// size returns the number of bytes of a weight. It keeps the memory of the largest weight for plain reads.
+// size returns the bytes of a weight. It remembers the memory of the largest weight, for plain reads.
 func (c *counter) size(w kernel.Weight) int64 {
 	n := w.Data.Extent()
 	if w.Scale.Given() {
@@ -65,7 +66,7 @@ func (c *counter) size(w kernel.Weight) int64 {
 	return n
 }
 
-// product counts the matrices that a GEMM reads completely and returns their bytes.
+// product counts the weights of a GEMM, and returns their bytes.
 func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	for _, m := range ms {
 		n += c.matrices[m]
@@ -77,8 +78,8 @@ func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	return n
 }
 
-// shape returns a description of the matrices of a GEMM: their outputs and their inputs. The text is stored by the
-// first matrix, so that a step does not create it again.
+// shape returns the outputs and inputs of the matrices of a GEMM as text. The text is cached by the first matrix, so
+// that steps do not allocate.
 func (c *counter) shape(ms []kernel.Matrix) string {
 	text, ok := c.shapes[ms[0]]
 	if !ok {
@@ -94,7 +95,7 @@ func (c *counter) shape(ms []kernel.Matrix) string {
 	return text
 }
 
-// chosen counts the experts that tokens chose and returns their bytes.
+// chosen counts the weights of the experts that tokens chose, and returns their bytes.
 func (c *counter) chosen(a kernel.ExpertArgs) (n int64) {
 	c.seen = append(c.seen[:0], make([]bool, a.Experts.Count())...)
 	for t := range a.IDs.Rows {
@@ -133,7 +134,8 @@ func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, erro
 	return x, err
 }
 
-// readsOf times plain reads alternately with decode steps. It omits models whose weights fit into caches.
+// readsOf times plain reads alternately with decode steps, unless the weights are so small that they fit into CPU
+// caches.
 func (b *bench) readsOf(ctx context.Context, p *Phase, j *job) error {
 	c := b.watch.reads
 	if c == nil || len(c.largest) < 2*readParts*readPart {

@@ -12,57 +12,57 @@ import (
 
 // Phase holds the times of a decode step or a prefill chunk.
 type Phase struct {
-	Tokens          int     `json:"tokens"`    // new tokens of a step, for all sequences together
+	Tokens          int     `json:"tokens"`    // new tokens per step, of all sequences together
 	StepMs          float64 `json:"step_ms"`   // best step
 	MedianMs        float64 `json:"median_ms"` // median of all steps
 	Spread          float64 `json:"spread"`    // (90th - 10th percentile) / median
 	Steps           int     `json:"steps"`
-	TokensPerSecond float64 `json:"tokens_per_second"` // rate of the best step
+	TokensPerSecond float64 `json:"tokens_per_second"` // tokens per second of the best step
 	Stages          Stages  `json:"stages_ms"`         // stages of the best step; on a GPU, of a traced step
-	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
-	// DeviceMs is the sum of their times, which exceeds the time of a step if launches overlap.
+	// GapMs is the time per step in which a GPU waits for the host. DeviceMs is the sum of the times of all launches in
+	// a traced step, where they do not overlap; it may exceed the time of a step in which they do.
 	GapMs float64 `json:"gap_ms,omitempty"`
-	// SpanMs is the time of a step from its first launch to its last, by the device's clock.
+	// SpanMs is the time from the first launch of a step to the end of the last, on the device's clock.
 	SpanMs float64 `json:"span_ms,omitempty"`
 	// OverlapMs is the median time of a decode step that is enqueued while the previous step runs and reads the tokens
-	// that the previous step samples, as in the engine on a GPU. Busy is the share of OverlapMs in which the GPU works,
-	// SpanMs / OverlapMs. The tokens of these steps depend on each other, so their experts may differ from those of
-	// SpanMs.
+	// that the previous step samples, as the engine does on a GPU. Busy is SpanMs / OverlapMs, the share of time in
+	// which the GPU works. The tokens of these steps depend on each other, so that other experts may be chosen than in
+	// the steps of SpanMs.
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 
-	Reads *Reads     `json:"reads,omitempty"` // read rates of a decode step on one CPU
-	Host  *HostShare `json:"host,omitempty"`  // experts that the CPU computes
+	Reads *Reads     `json:"reads,omitempty"` // rates of reading weights in a decode step on one CPU device
+	Host  *HostShare `json:"host,omitempty"`  // experts that the CPU computes; nil if there are none
 
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
-	Kernels  []Kernel `json:"kernels,omitempty"` // kernels by their time, longest first
+	Kernels  []Kernel `json:"kernels,omitempty"` // kernels, the longest time first
 }
 
-// Kernel holds the mean over all steps of the launches of one kernel or, on a CPU, of the runs of one operation.
+// Kernel holds the times of one GPU kernel or one CPU operation, as means per step.
 type Kernel struct {
 	Name     string  `json:"name"`
-	Stage    string  `json:"stage,omitempty"` // stage of the kernel
+	Stage    string  `json:"stage,omitempty"` // stage that the kernel belongs to
 	Launches int     `json:"launches"`
-	Us       float64 `json:"us"` // time of all launches
-	// Shape, BestUs and Bytes are set for a GEMM on a CPU: its weights, the shortest time of one run, and the bytes of
-	// weights that the run reads.
+	Us       float64 `json:"us"` // time of all launches, in microseconds
+	// Shape, BestUs and Bytes are set for a GEMM on a CPU: the shape of its weights, the shortest time of a run, and
+	// the bytes of weights that it reads.
 	Shape  string  `json:"shape,omitempty"`
 	BestUs float64 `json:"best_us,omitempty"`
 	Bytes  int64   `json:"bytes,omitempty"`
 }
 
-// Prompt holds the time of a whole prompt that is computed in chunks.
+// Prompt holds the time to compute a whole prompt in chunks.
 type Prompt struct {
 	Length  int    `json:"length"`
 	Skipped string `json:"skipped,omitempty"`
 	Time    *Phase `json:"time,omitempty"`
 }
 
-// MsPerToken returns the time of a step divided by its sequences' tokens.
+// MsPerToken returns the best step's milliseconds per new token.
 func (p *Phase) MsPerToken() float64 { return p.StepMs / float64(p.Tokens) }
 
-// middleRate returns the tokens per second at the median step.
+// middleRate returns the tokens per second of the median step.
 func (p *Phase) middleRate() float64 { return 1e3 * float64(p.Tokens) / p.MedianMs }
 
 // WithoutScan returns the best step without the indexer's scan, in milliseconds.
@@ -75,11 +75,12 @@ type Cell struct {
 	Skipped string `json:"skipped,omitempty"`
 	Decode  *Phase `json:"decode,omitempty"`
 	Prefill *Phase `json:"prefill,omitempty"`
-	Draft   *Phase `json:"draft,omitempty"`  // a pass that drafts a block
-	Verify  *Phase `json:"verify,omitempty"` // a verification of all drafts of a block
+	Draft   *Phase `json:"draft,omitempty"`  // pass that drafts a block
+	Verify  *Phase `json:"verify,omitempty"` // verification of all drafts of a block
 }
 
-// Flat holds the best decode step of one sequence at two depths, measured alternately, without the indexer's scan.
+// Flat compares the best decode steps of one sequence at two depths of context, measured alternately, without the
+// indexer's scan.
 type Flat struct {
 	Shallow   int     `json:"shallow"` // tokens in the cache at the smaller depth
 	Deep      int     `json:"deep"`
@@ -88,7 +89,7 @@ type Flat struct {
 	Steps     int     `json:"steps"` // number of steps at each depth
 }
 
-// Verdict holds a target and the value that was reached.
+// Verdict holds a target, the measured value, and whether the target was met.
 type Verdict struct {
 	What   string `json:"what"`
 	Wanted string `json:"wanted"`
@@ -103,11 +104,11 @@ func (v Verdict) word() string {
 	return "not met"
 }
 
-// Load is the time in which the weights were loaded or generated.
+// Load holds the time to load or generate the weights.
 type Load struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
-	Mapped  bool    `json:"mapped,omitempty"` // weights are mapped: steps read them, loading reads little
+	Mapped  bool    `json:"mapped,omitempty"` // weights are mapped from files, so that loading reads little
 }
 
 func (l Load) String() string {
@@ -125,19 +126,20 @@ type Report struct {
 	Model   string          `json:"model"`
 	Kernels string          `json:"kernels"`
 	Threads int             `json:"threads"`
-	Packed  bool            `json:"packed,omitempty"`  // weights are copies on huge pages
-	Precise bool            `json:"precise,omitempty"` // activations are not quantised
+	Packed  bool            `json:"packed,omitempty"`  // whether weights are copied to huge pages
+	Precise bool            `json:"precise,omitempty"` // whether activations are not quantised
 	Layout  string          `json:"layout"`
 	Index   string          `json:"index_layout"`
-	Chunk   int             `json:"chunk"` // new tokens of a prefill step
-	// DenseOff and Deterministic are the policy of the plan: no dense attention, and equal arithmetic for every row.
+	Chunk   int             `json:"chunk"` // new tokens of a prefill chunk
+	// DenseOff and Deterministic are policies: no dense attention, and arithmetic of a row that does not depend on the
+	// batch.
 	DenseOff      bool `json:"dense_off,omitempty"`
 	Deterministic bool `json:"deterministic,omitempty"`
 
 	Fill    string       `json:"fill"`
 	Load    Load         `json:"load"`
-	Experts []string     `json:"experts,omitempty"`        // where experts are placed and why
-	Plain   string       `json:"plain_launches,omitempty"` // reason why the latest pass was not captured as a graph
+	Experts []string     `json:"experts,omitempty"`        // placement of experts, with reasons
+	Plain   string       `json:"plain_launches,omitempty"` // why the last pass did not run as a CUDA graph
 	Cells   []Cell       `json:"cells"`
 	Prompts []Prompt     `json:"prompts,omitempty"`
 	Flat    *Flat        `json:"flat,omitempty"`
@@ -169,7 +171,7 @@ func (s *Stages) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// cell returns the measured cell of a context and a batch, or nil.
+// cell returns the cell for a context and a batch size, or nil.
 func (r *Report) cell(context, batch int) *Cell {
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.Context == context && c.Batch == batch && c.Skipped == "" {

@@ -23,32 +23,31 @@ import (
 
 // Options selects what to measure.
 type Options struct {
-	Contexts []int // tokens in the cache; nil means 512, 2k, 8k, 32k and 128k, on a GPU 8k and 32k
-	Batches  []int // sequences; nil means 1 and 16, on a GPU 1, 16, 64 and 128
-	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512, on a GPU 8192
-	// Experts is the placement of experts; empty means all on the device.
+	Contexts []int // tokens in the cache; nil means 512, 2k, 8k, 32k and 128k on a CPU, 8k and 32k on a GPU
+	Batches  []int // sequences; nil means 1 and 16 on a CPU, 1, 16, 64 and 128 on a GPU
+	Chunk    int   // new tokens of a prefill chunk, over all sequences; 0 means 512 on a CPU, 8192 on a GPU
+	// Experts is the placement of experts; the zero value places all on the device.
 	Experts family.Placed
-	// Prompts lists lengths of whole prompts that are computed in chunks, instead of a chunk after each context. Nil
-	// means 8192 and 32768 on a GPU. A length of 0 is not measured, so that with a list of one 0 only decodes are
-	// measured.
+	// Prompts lists the lengths of whole prompts, measured instead of a chunk after each context. On a GPU, nil means
+	// 8192 and 32768. A length of 0 is not measured, so that with the list [0] only decodes are measured.
 	Prompts []int
 	Policy  plan.Policy
-	// Ranks lists further devices that share the model with the first device (docs/ranks.md), and Attention is their
-	// division of attention. The stages of the first device are timed. If attention is divided by requests, the
-	// sequences of a step are assigned to ranks round-robin.
+	// Ranks lists further devices that share the model with the first device (docs/ranks.md), and Attention how they
+	// share attention. Stages are timed on the first device. If attention is divided by requests, sequences are
+	// assigned to ranks round-robin.
 	Ranks     []kernel.Device
 	Attention plan.Division
-	Threads   int  // threads of all devices, for the report
-	Packed    bool // the device copies weights; for the report
-	Precise   bool // the device does not quantise activations; for the report
-	// Mapped means that a CPU reads the weights from mapped files, for the report.
+	Threads   int  // threads of all devices; only for the report
+	Packed    bool // whether the device copies weights; only for the report
+	Precise   bool // whether activations are not quantised; only for the report
+	// Mapped states whether a CPU reads the weights from mapped files; only for the report.
 	Mapped bool
-	// Budget is the time for which the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A
-	// single step may take longer.
+	// Budget is the time for which the steps of one phase are repeated; 0 means 2 s on a CPU, 0.3 s on a GPU. A single
+	// step may take longer.
 	Budget time.Duration
-	// PauseTime is the time for which garbage is collected while steps run; 0 means the budget.
+	// PauseTime is the duration of the measurement of garbage collection pauses; 0 means Budget.
 	PauseTime time.Duration
-	// MemoryBytes is the maximum memory of the cache; 0 means three quarters of the device's free memory.
+	// MemoryBytes is the maximum bytes of the cache; 0 means three quarters of the device's free memory.
 	MemoryBytes int64
 	Seed        uint64
 	OnTensor    func(name string)
@@ -108,7 +107,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// bench holds one loaded model while it is measured.
+// bench holds the loaded model and its cache during the measurements.
 type bench struct {
 	o      Options
 	watch  *stopwatch
@@ -125,7 +124,7 @@ type bench struct {
 // Title returns the name of a model in reports: its folder or file, without the path.
 func Title(src *family.Source) string { return filepath.Base(src.Name) }
 
-// Run loads the model on the device and measures every cell. Cells that cannot be measured contain the reason.
+// Run loads the model on the device and measures every cell. A cell that cannot be measured contains the reason.
 func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) (*Report, error) {
 	gpu := dev.Hardware().Arch != "cpu"
 	o = o.withDefaults(gpu)
@@ -205,7 +204,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	return r, nil
 }
 
-// some returns an error if no cell can be measured.
+// some returns an error if none of the cells can be measured.
 func some(cells []Cell) error {
 	for _, c := range cells {
 		if c.Skipped == "" {
@@ -264,19 +263,19 @@ func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	return m, err
 }
 
-// lent is a device whose Close does nothing, because its owner closes it.
+// lent wraps a device so that Close does nothing, because the caller of Run closes the device.
 type lent struct{ kernel.Device }
 
 func (lent) Close() error { return nil }
 
-// close ends the threads of ranks. All passes have ended, so no rank hangs.
+// close stops the threads of the ranks. No pass may be running.
 func (b *bench) close() {
 	if b.group != nil {
 		_ = b.group.Close()
 	}
 }
 
-// filling returns a description of the contents of the contexts.
+// filling describes the contents of the cache, for the report.
 func (b *bench) filling() string {
 	const computed = "; decode steps and prefill chunks on top of them are computed"
 	if _, ok := b.model.(model.Windowed); ok {
@@ -286,12 +285,12 @@ func (b *bench) filling() string {
 	return "random rows and keys" + computed
 }
 
-// perSequence returns the number of pages that one sequence of a cell needs.
+// perSequence returns the number of cache pages of each sequence of a cell.
 func (b *bench) perSequence(context, batch int) int {
 	return (context + b.new(batch) + b.cfg.Page - 1) / b.cfg.Page
 }
 
-// new returns the number of new tokens of a sequence of a cell in a step.
+// new returns the maximum number of new tokens of a sequence in a step of a cell.
 func (b *bench) new(batch int) int {
 	n := b.verified()
 	if len(b.o.Prompts) > 0 {
@@ -308,10 +307,10 @@ func (b *bench) ranks() int {
 	return 1
 }
 
-// ofRank returns the maximum number of sequences of a batch for which a rank has pages.
+// ofRank returns the maximum number of sequences of a batch whose pages are on one rank.
 func (b *bench) ofRank(batch int) int { return (batch + b.ranks() - 1) / b.ranks() }
 
-// table returns the first have pages of sequence i, where each sequence needs per pages, and the sequence's rank.
+// table returns the rank of sequence i and the first have of its per pages.
 func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	rank = i % b.ranks()
 	pages = slices.Clone(b.pages[i/b.ranks()*per:][:have])
@@ -321,7 +320,7 @@ func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	return pages, rank
 }
 
-// unfit returns the reason why a cell cannot be measured, or an empty text if it can.
+// unfit returns the reason why a cell cannot be measured, or "" if it can.
 func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)
@@ -376,13 +375,13 @@ func (b *bench) allocate(ctx context.Context, cells []Cell, prompts []Prompt) er
 	return fill(ctx, b.model.Device(), b.model.(filled).Pools(), b.o.Seed)
 }
 
-// works returns the works of a step: each sequence has its own pages and n new tokens.
+// works returns the inputs of a step, one work per sequence: each has its own pages and n new tokens.
 func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	per := b.perSequence(context, batch)
 	out := make([]step.Work, batch)
 	for i := range out {
 		pages, rank := b.table(i, per, (context+n+b.cfg.Page-1)/b.cfg.Page)
-		// Only the best token is copied from a GPU, as with greedy sampling.
+		// A GPU returns only the most probable token, as in greedy sampling.
 		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Rank: rank, Pages: pages, Logits: 1,
 			Before: b.before(context), Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
 		if kind == plan.ModeVerify {
@@ -392,7 +391,7 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	return out
 }
 
-// before returns random tokens that precede the new tokens of a sequence, as many as the model reads.
+// before returns as many random tokens before the new tokens as the model reads.
 func (b *bench) before(cached int) []int32 {
 	m, ok := b.model.(model.Remembering)
 	if !ok {
@@ -410,7 +409,7 @@ func (b *bench) tokens(n int) []int32 {
 	return out
 }
 
-// measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same slots every time, so
+// measure times decode steps and prefill chunks of a cell. Every step writes its new rows to the same slots, so that
 // the context does not change.
 func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	if c.Decode, err = b.phase(ctx, plan.ModeDecode, c, 1); err == nil && len(b.o.Prompts) == 0 {
@@ -422,12 +421,12 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	return b.measureBlocks(ctx, c)
 }
 
-// fewest and most are the minimum and maximum number of steps of a phase. A phase of slow steps ends after maxBudgets
-// budgets, even with a single step, measured without a warm-up.
+// fewest and most are the minimum and maximum number of steps of a phase. A phase ends after maxBudgets times the
+// budget, even after a single step, which then is measured without a warm-up.
 const fewest, most, maxBudgets = 3, 400, 5
 
-// phase repeats a step with n new tokens for each sequence of a cell, after a first step that warms caches and
-// allocates scratch memory.
+// phase times steps of a cell with n new tokens per sequence. A first step, to warm caches and allocate scratch memory,
+// is not counted.
 func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Phase, error) {
 	j, err := b.job(kind, c.Context, c.Batch, n)
 	if err != nil {
@@ -447,7 +446,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	if kind != plan.ModeDecode {
 		return p, nil
 	}
-	if _, waits := b.model.(model.Remembering); b.gpu && waits { // the host looks up table rows by tokens
+	if _, waits := b.model.(model.Remembering); b.gpu && waits { // the host looks up table rows by token
 		return p, nil
 	}
 	if b.gpu {
@@ -456,8 +455,8 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	return p, b.readsOf(ctx, p, j)
 }
 
-// repeat calls one repeatedly as long as the budget allows, after a first call that warms caches and allocates scratch
-// memory.
+// repeat calls one until the budget is used. The first call, which warms caches and allocates scratch memory, is not
+// counted.
 func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration, Stages, error)) error {
 	var times []float64
 	begin, before := time.Now(), b.hostWork()
@@ -470,7 +469,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 		if err != nil {
 			return err
 		}
-		if i == 0 && took < maxBudgets*b.o.Budget { // the first call is a warm-up
+		if i == 0 && took < maxBudgets*b.o.Budget { // do not count the warm-up
 			begin, before = time.Now(), b.hostWork()
 			b.watch.ops.reset()
 			continue
@@ -493,7 +492,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 	return nil
 }
 
-// shares converts the stage times of a step to milliseconds; the time outside all stages is Rest.
+// shares converts the stage times of a step to milliseconds, and sets Rest to the time outside all stages.
 func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
 	left := step
 	for i, d := range spent {
@@ -504,7 +503,8 @@ func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
 	return s
 }
 
-// flat decodes one sequence at the two depths alternately, so that other load on the machine disturbs both equally.
+// flat times decode steps of one sequence at the two depths alternately, so that other load on the machine affects
+// both.
 func (b *bench) flat(ctx context.Context, r *Report) (*Flat, error) {
 	if r.cell(flatDeep, 1) == nil || r.cell(flatShallow, 1) == nil {
 		return nil, nil
@@ -537,7 +537,7 @@ func (b *bench) flat(ctx context.Context, r *Report) (*Flat, error) {
 	return f, nil
 }
 
-// timed runs one step and returns its time and the times of its stages.
+// timed runs a step once and returns its time and the times of its stages.
 func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 	if err := j.begin(); err != nil {
 		return 0, Stages{}, err
@@ -555,7 +555,7 @@ func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 	return took, shares(b.watch.take(), took), err
 }
 
-// pauses measures garbage collections while the smallest measured cell alternates between decode and prefill.
+// pauses measures pauses of garbage collection while the smallest cell alternates between decode and prefill.
 func (b *bench) pauses(ctx context.Context, cells []Cell) (*pause.Pause, error) {
 	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Skipped == "" })
 	if i < 0 {

@@ -9,14 +9,14 @@ import (
 // Stage is a part of a step.
 type Stage int
 
-// Stages of a step, in the order of reports.
+// Stages of a step, in the order in which reports list them.
 const (
-	Scan      Stage = iota // gathering keys and computing indexer scores of all keys
-	Select                 // top-k, and converting positions to slots
+	Scan      Stage = iota // computing indexer scores of all keys, and gathering the keys
+	Select                 // top-k of the scores, and converting positions to slots
 	Attention              // attention over selected or all keys, including cache reads
-	Products               // all matrix products except the head
-	Head                   // the product with the vocabulary
-	Rest                   // everything else: norms, rotations, cache writes, input arrays, planning
+	Products               // all GEMMs except the head
+	Head                   // the GEMM with the vocabulary
+	Rest                   // everything else: norms, rotary embedding, cache writes, input arrays, planning
 	stageCount
 )
 
@@ -27,23 +27,23 @@ func (s Stage) String() string { return stageNames[s] }
 // Stages holds the time of each stage in milliseconds.
 type Stages [stageCount]float64
 
-// stopwatch is a device that measures the time of each operation. It wraps the device of the model in benchmarks.
-// Operations of host devices are finished when they return; the tracer of a GPU times its launches.
+// stopwatch wraps a device and measures the time of each operation. On a CPU, an operation has ended when its call
+// returns; on a GPU, a tracer times the launches.
 type stopwatch struct {
 	kernel.Device
 	vocab  int
 	spent  [stageCount]time.Duration
-	tracer kernel.Tracer // tracer of a GPU whose launches are timed, or nil
-	spans  kernel.Tracer // tracer of a GPU whose passes are timed as a whole, or nil
-	ended  bool          // the latest timed pass has fetched its results
-	host   bool          // operations are finished when they return
-	ops    operations    // times of a host device
-	reads  *counter      // reads of a host device, or nil
+	tracer kernel.Tracer // times the launches of a GPU; nil if they are not timed
+	spans  kernel.Tracer // times whole passes of a GPU; nil if they are not timed
+	ended  bool          // whether the last pass has fetched its results
+	host   bool          // whether operations have ended when their calls return (CPU)
+	ops    operations    // times of a CPU device
+	reads  *counter      // bytes that a CPU device reads, or nil
 
-	projected []kernel.Matrix // matrices of the projection in progress
+	projected []kernel.Matrix // matrices of the current projection
 }
 
-// Write copies src to the device. The inputs of a pass are written before its operations are enqueued.
+// Write copies src to the device. A pass writes its inputs before it enqueues operations.
 func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 	if err := d.Device.Write(dst, src); err != nil || d.spans == nil {
 		return err
@@ -52,7 +52,7 @@ func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 	return d.spans.BeginSpan()
 }
 
-// Fetch enqueues the copy of a pass's results, which is the pass's last operation.
+// Fetch enqueues the copy of results to the host, the last operation of a pass.
 func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	d.ops.next("")
 	if d.spans != nil {
@@ -64,14 +64,14 @@ func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return d.Device.Fetch(dst, src)
 }
 
-// take returns the time of each stage since the last call.
+// take returns the times of the stages since the last call.
 func (d *stopwatch) take() [stageCount]time.Duration {
 	s := d.spent
 	d.spent = [stageCount]time.Duration{}
 	return s
 }
 
-// Do runs one operation and adds its time to its stage.
+// Do runs an operation and adds its time to its stage.
 func (d *stopwatch) Do(op kernel.Op) error {
 	s := d.stageOf(op)
 	if d.tracer != nil {
@@ -86,7 +86,7 @@ func (d *stopwatch) Do(op kernel.Op) error {
 	}
 	start := time.Now()
 	err := kernel.Do(d.Device, op)
-	if s != Rest { // Rest is the remaining time of a step
+	if s != Rest { // Rest is computed later, as the remaining time of a step
 		d.spent[s] += time.Since(start)
 	}
 	return err
@@ -113,7 +113,7 @@ func (d *stopwatch) stageOf(op kernel.Op) Stage {
 	return Rest
 }
 
-// counts records the weights of a GEMM that begins.
+// counts counts the weights of a GEMM before it runs.
 func (d *stopwatch) counts(op kernel.Op) {
 	switch a := op.(type) {
 	case kernel.MultiplyArgs:
@@ -124,7 +124,7 @@ func (d *stopwatch) counts(op kernel.Op) {
 			d.projected = append(d.projected, to.W)
 		}
 	case kernel.AbsorbArgs:
-		d.projected = append(d.projected[:0], a.KVB) // Expand reads the other half of each head
+		d.projected = append(d.projected[:0], a.KVB) // Expand reads the other half of the matrix
 	case kernel.ExpertArgs:
 		d.ops.product("", d.reads.chosen(a))
 		return
@@ -134,7 +134,7 @@ func (d *stopwatch) counts(op kernel.Op) {
 	d.ops.product(d.reads.shape(d.projected), d.reads.product(d.projected, d.vocab))
 }
 
-// whole returns the stopwatch with all optional interfaces of its device.
+// whole returns the stopwatch with the optional interfaces that its device implements.
 func (d *stopwatch) whole() kernel.Device {
 	if x, ok := d.Device.(abilities); ok {
 		return watchedGPU{d, x}
@@ -143,7 +143,7 @@ func (d *stopwatch) whole() kernel.Device {
 	return d
 }
 
-// abilities lists the optional interfaces of a GPU device.
+// abilities lists the optional interfaces of GPU devices.
 type abilities interface {
 	kernel.Drawer
 	kernel.Capturer
@@ -153,13 +153,13 @@ type abilities interface {
 	kernel.ExpertPoster
 }
 
-// watchedGPU is a stopwatch around a GPU.
+// watchedGPU is the stopwatch of a GPU.
 type watchedGPU struct {
 	*stopwatch
 	abilities
 }
 
-// BeginLoad starts a load of weights on the device.
+// BeginLoad starts the loading of weights on the device.
 func (d *stopwatch) BeginLoad() error {
 	if l, ok := d.Device.(kernel.BulkLoader); ok {
 		return l.BeginLoad()
@@ -167,7 +167,7 @@ func (d *stopwatch) BeginLoad() error {
 	return nil
 }
 
-// EndLoad waits until the weights of a load are prepared.
+// EndLoad waits until the device has prepared all weights.
 func (d *stopwatch) EndLoad() error {
 	if l, ok := d.Device.(kernel.BulkLoader); ok {
 		return l.EndLoad()
@@ -175,5 +175,5 @@ func (d *stopwatch) EndLoad() error {
 	return nil
 }
 
-// MemoryFree returns the device's free and total memory.
+// MemoryFree returns the device's free and total memory in bytes.
 func (d *stopwatch) MemoryFree() (free, total int64, err error) { return kernel.MemoryFree(d.Device) }

@@ -1,5 +1,5 @@
-// Package pause measures how long the garbage collector stops a program whose workers are all in kernels, which have no
-// safe points. It runs the work of the caller and returns the longest stop.
+// Package pause measures how long garbage collection stops a program while all its workers run assembly kernels, which
+// have no safe points. It runs the caller's work and returns the longest pause.
 package pause
 
 import (
@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Pause holds the effects of the garbage collector on a program whose workers were all in kernels.
+// Pause holds the pauses of garbage collection in a program whose workers run assembly kernels.
 type Pause struct {
-	// Worst is the upper end of the interval of the runtime's histogram that contains the longest stop, from the stop
-	// request to the restart, in milliseconds.
+	// Worst is the longest pause in milliseconds, from the request to stop to the restart, rounded up to a bucket of
+	// the runtime's histogram.
 	Worst       float64 `json:"worst_ms"`
 	Collections int     `json:"collections"`
 }
 
-// metric is the runtime's histogram of stops for the collector.
+// metric is the runtime's histogram of pauses for garbage collection.
 const metric = "/sched/pauses/total/gc:seconds"
 
-// Measure collects garbage repeatedly for the time d while work runs. work must keep every worker busy until stop is
+// Measure runs garbage collections for the time d while work runs. work must keep every worker busy until stop is
 // closed.
 func Measure(d time.Duration, work func(stop <-chan struct{}) error) (*Pause, error) {
 	before := counts()
@@ -50,7 +50,7 @@ func Measure(d time.Duration, work func(stop <-chan struct{}) error) (*Pause, er
 	return p, nil
 }
 
-// histogram is a copy of the runtime's histogram.
+// histogram is a snapshot of the runtime's histogram.
 type histogram struct {
 	counts  []uint64
 	buckets []float64
@@ -63,7 +63,7 @@ func counts() histogram {
 	return histogram{append([]uint64(nil), h.Counts...), h.Buckets}
 }
 
-// worst returns the upper end, in seconds, of the last interval that gained an entry.
+// worst returns the upper end, in seconds, of the highest bucket whose count has increased.
 func worst(before, after histogram) float64 {
 	for i := len(after.counts) - 1; i >= 0; i-- {
 		if after.counts[i] > before.counts[i] {

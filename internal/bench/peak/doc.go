@@ -1,6 +1,6 @@
-// Package peak measures the peak rates of the processor: how fast one core multiplies and adds in registers, and how
-// fast cores read memory.
+// Package peak measures the peak rates of the processor: the arithmetic rate of one core on registers, and the rate at
+// which cores read memory.
 //
-// Kernels are compared with these rates, timed in the same run, because machines differ and the speed of shared
-// machines changes. The computed values are discarded.
+// Benchmarks compare kernels with these rates, measured in the same run, because the speed of a shared machine changes
+// over time.
 package peak

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/vec"
 )
 
-// Number of operations of one round: 24 accumulators of 16 or 8 lanes, or 8 products of a 16 x 32 tile and a 32 x 16
-// tile. A multiplication and an addition count as two operations.
+// Floating-point operations per round of a loop: 24 fused multiply-adds of 16 or 8 lanes, or 8 products of a 16 x 32
+// tile and a 32 x 16 tile. A multiplication and an addition count as two.
 const (
 	step512 = 24 * 16 * 2
 	step256 = 12 * 8 * 2
@@ -30,7 +30,7 @@ func loops() []Loop {
 			fma256(n, &lanes)
 		}},
 	} {
-		// A tier of package vec is listed only if the processor and the system support its instructions.
+		// vec.Tiers lists a tier only if the processor and the operating system support it.
 		if slices.ContainsFunc(vec.Tiers(), func(t *vec.Tier) bool { return t.Name == l.Tier }) {
 			out = append(out, l)
 		}
@@ -38,16 +38,16 @@ func loops() []Loop {
 	return out
 }
 
-// tileData holds the data that the AMX loop loads: the shapes of eight tiles, and one tile of numbers.
+// tileData is the memory that the AMX loop loads: the configuration of eight tiles, and one tile of values.
 type tileData struct {
 	palette     uint8
-	_           [15]byte // start row, and reserved bytes
+	_           [15]byte // start row and reserved bytes
 	bytesPerRow [16]uint16
 	rows        [16]uint8
-	numbers     [16][32]uint16 // bf16 numbers
+	numbers     [16][32]uint16 // bf16 values
 }
 
-// The inputs of the loops are small normal numbers: zeros would use less power and run faster than real data.
+// Inputs of the loops. They are small normal numbers, because zeros use less power and run faster than real data.
 var (
 	tiles = newTiles()
 	lanes = [16]float32{1, 1e-8, 0.5, 1e-7, 0.25, 2e-8, 0.75, 3e-8, 1, 1e-8, 0.5, 1e-7, 0.25, 2e-8, 0.75, 3e-8}
@@ -60,7 +60,7 @@ func newTiles() (t tileData) {
 	}
 	for i := range t.numbers {
 		for j := range t.numbers[i] {
-			t.numbers[i][j] = 0x3800 | uint16(i*37+j*11)&0x8F // between 2^-15 and 2^-14
+			t.numbers[i][j] = 0x3800 | uint16(i*37+j*11)&0x8F // bf16 values between 2^-15 and 2^-14
 		}
 	}
 	return t
@@ -87,13 +87,13 @@ func readFour512(p unsafe.Pointer, lines, apart int)
 //go:noescape
 func readFour256(p unsafe.Pointer, lines, apart int)
 
-// read reads p in whole lines of 512 bytes.
+// read reads the whole 512-byte lines of p.
 func read(p []byte) {
 	n := len(p) / line
 	if n == 0 {
 		return
 	}
-	// The loops read n lines of 512 bytes, which are inside p.
+	// n lines of 512 bytes are within p.
 	if at := unsafe.Pointer(&p[0]); cpu.X86.HasAVX512F {
 		read512(at, n)
 	} else if cpu.X86.HasAVX2 {
@@ -103,10 +103,10 @@ func read(p []byte) {
 	}
 }
 
-// readFour reads four consecutive ranges of n bytes at the same time, in whole lines.
+// readFour reads four consecutive ranges of n bytes of p concurrently, in whole 512-byte lines.
 func readFour(p []byte, n int) {
 	_ = p[4*n-1]
-	// The loops read 4 ranges of n bytes, which are inside p.
+	// 4 ranges of n bytes are within p.
 	if at := unsafe.Pointer(&p[0]); cpu.X86.HasAVX512F {
 		readFour512(at, n/line, n)
 	} else if cpu.X86.HasAVX2 {

@@ -6,21 +6,20 @@ import (
 	"sparrow/internal/pool"
 )
 
-// Loop is a loop that uses only registers. It measures the highest arithmetic rate of one core with one kind of
-// instruction.
+// Loop is a loop on registers that measures the peak arithmetic rate of one core with one instruction.
 type Loop struct {
 	// Tier is the tier of package vec whose GEMMs use this instruction.
 	Tier string
 	// Instruction is the name of the instruction.
 	Instruction string
-	// step is the number of operations of one round. rounds is the maximum number of rounds of one call, so that a call
-	// occupies its processor for less than 100 microseconds.
+	// step is the number of floating-point operations of a round. rounds is the maximum number of rounds per call; a
+	// call then occupies its processor for less than 100 microseconds.
 	step   float64
 	rounds int
 	run    func(rounds int)
 }
 
-// LoopFor returns the loop of a tier, and whether the tier has a loop.
+// LoopFor returns the loop of a tier; ok is false if it has none.
 func LoopFor(tier string) (Loop, bool) {
 	for _, l := range loops() {
 		if l.Tier == tier {
@@ -30,7 +29,7 @@ func LoopFor(tier string) (Loop, bool) {
 	return Loop{}, false
 }
 
-// Rate runs the loop for about the given time and returns the best rate of its calls, in operations per second.
+// Rate runs the loop for about the time d and returns the best rate of a call, in floating-point operations per second.
 func (l Loop) Rate(d time.Duration) float64 {
 	best := time.Duration(1 << 62)
 	for begin := time.Now(); ; {
@@ -43,8 +42,8 @@ func (l Loop) Rate(d time.Duration) float64 {
 	}
 }
 
-// piece is the number of bytes that a worker reads at a time. A piece takes a few microseconds, so that workers end
-// together.
+// piece is the number of bytes that a worker reads at a time. This takes a few microseconds, so that all workers end at
+// nearly the same time.
 const piece = 1 << 17
 
 // Reader reads memory with several workers. Only one goroutine may use it at a time.
@@ -60,11 +59,10 @@ func NewReader(workers int) *Reader { return &Reader{pool: pool.New(workers)} }
 // Close stops the workers.
 func (r *Reader) Close() error { return r.pool.Close() }
 
-// Streams lists the ways of reading that Time compares: one stream from front to back, and four streams at the same
-// time.
+// Streams lists the numbers of concurrent streams that Time compares: one from front to back, or four.
 var Streams = [2]int{1, 4}
 
-// Time returns the time of one read of mem, for the faster of the two ways in Streams.
+// Time returns the time to read mem once, with the faster of the numbers of streams in Streams.
 func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	best := time.Duration(1 << 62)
 	for _, streams := range Streams {
@@ -77,7 +75,7 @@ func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	return best, nil
 }
 
-// TimeStreams returns the time of one read of mem with the given number of streams.
+// TimeStreams returns the time to read mem once with the given number of streams.
 func (r *Reader) TimeStreams(mem []byte, streams int) (time.Duration, error) {
 	r.mem, r.streams = mem, streams
 	start := time.Now()
@@ -85,7 +83,7 @@ func (r *Reader) TimeStreams(mem []byte, streams int) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// Do reads one piece of the memory.
+// Do reads piece number item of the memory.
 func (r *Reader) Do(_, item int) {
 	p := r.mem[item*piece:]
 	p = p[:min(len(p), piece)]
@@ -100,5 +98,5 @@ func (r *Reader) Do(_, item int) {
 	read(p[r.streams*n:])
 }
 
-// line is the number of bytes that the loops read at a time.
+// line is the number of bytes that an iteration of the loops reads.
 const line = 512

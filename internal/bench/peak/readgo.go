@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// sink prevents the compiler from removing the reads in plain Go.
+// sink keeps the compiler from removing the reads of readGo.
 var sink atomic.Uint64
 
-// readGo reads p in whole 8-byte words.
+// readGo reads the whole 8-byte words of p.
 func readGo(p []byte) {
 	var a, b, c, d uint64
 	for ; len(p) >= 32; p = p[32:] {

@@ -1,4 +1,4 @@
-// Package plot draws small line charts as SVG, from series of points. The pictures need no script, font or style sheet.
+// Package plot draws line charts as SVG. The pictures need no script, font or style sheet.
 package plot
 
 import (
@@ -19,15 +19,14 @@ type Series struct {
 	Points []Point
 }
 
-// Chart draws lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases
-// differ by orders of magnitude. If an axis has points at zero or below, it has a position before its first power for
-// these points.
+// Chart is a chart of several series. Both axes are logarithmic, because contexts double and costs of phases differ by
+// orders of magnitude. Values at or below zero are drawn at an extra position at the low end of an axis.
 type Chart struct {
 	Title, X, Y string
 	Series      []Series
 }
 
-// Sizes of the picture and of the frame inside the picture, in pixels.
+// Sizes of the picture and its margins, in pixels.
 const (
 	width, height            = 900, 520
 	left, top, right, bottom = 80, 50, 330, 60
@@ -80,15 +79,15 @@ func (c *Chart) Write(w io.Writer) error {
 	return err
 }
 
-// text writes one line of text and escapes the reserved characters of XML.
+// text writes a line of text as SVG, with XML's reserved characters escaped.
 func text(b *strings.Builder, x float64, y float64, anchor string, size int, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" font-size="%d">`, x, y, anchor, size)
-	xml.EscapeText(b, []byte(s)) // a strings.Builder never fails
+	xml.EscapeText(b, []byte(s)) // writing to a strings.Builder cannot fail
 	b.WriteString("</text>\n")
 }
 
-// axis is a logarithmic axis from low to high, which are whole powers of base. If zero is set, the lowest position
-// represents values at or below zero.
+// axis is a logarithmic axis from low to high, which are whole powers of base. With zero, the lowest position is for
+// values at or below zero.
 type axis struct {
 	low, high, base float64
 	zero            bool
@@ -122,7 +121,8 @@ func (c *Chart) axis(of func(Point) float64, base float64) axis {
 	return a
 }
 
-// place returns the position of a value in the picture. Values outside the range and NaN are placed at the lower edge.
+// place returns the position of a value between from and to, in pixels. NaN and values below the range are placed at
+// from.
 func (a axis) place(v, from, to float64) float64 {
 	if !(v > a.low) {
 		return from
@@ -130,7 +130,7 @@ func (a axis) place(v, from, to float64) float64 {
 	return from + (to-from)*math.Log(min(v, a.high)/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks returns powers of the base, spaced so that an axis has at most ten ticks.
+// ticks returns at most ten powers of the base, evenly spaced.
 func (a axis) ticks() []float64 {
 	n := int(math.Round(math.Log(a.high/a.low) / math.Log(a.base)))
 	every := (n + 8) / 9

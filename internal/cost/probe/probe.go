@@ -1,5 +1,5 @@
 // Package probe measures a machine for which package cost has no figures: the rates at which its CPU reads weights in
-// GEMMs with few and with many rows, and the rate of copies over its bus. This takes less than a second.
+// matrix products with few and with many rows, and the rate of copies over its bus. This takes less than a second.
 package probe
 
 import (
@@ -23,8 +23,8 @@ const (
 // formats maps cost.Format to types of weights.
 var formats = [...]kernel.DType{cost.BF16: kernel.BF16, cost.E4M3: kernel.E4M3, cost.E2M1: kernel.E2M1x2}
 
-// Host measures a CPU with the given number of workers. The device must have no other use: it keeps matrices until it
-// is closed, and reads them in place. Figures that are not measured come from the table.
+// Host measures a CPU with the given number of workers. The device must not be used for anything else: it has the
+// matrices of the measurement until it is closed. Figures that are not measured are taken from the table.
 func Host(dev kernel.Device, workers int, now func() time.Time) (cost.Host, error) {
 	return prober{now}.host(dev, workers, weightBytes)
 }
@@ -47,7 +47,7 @@ func (p prober) host(dev kernel.Device, workers, size int) (h cost.Host, err err
 		h.One[f], h.Sixteen[f] = rate(d, size, 1), rate(d, size/manyPart, 16)
 		h.Stream = max(h.Stream, h.One[f], h.Sixteen[f])
 	}
-	for f := range formats { // rates relative to the highest rate
+	for f := range formats { // rates are stored relative to the highest rate
 		h.One[f] /= h.Stream
 		h.Sixteen[f] /= h.Stream
 	}

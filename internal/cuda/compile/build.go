@@ -29,8 +29,8 @@ type Config struct {
 const archOption = "--gpu-architecture="
 
 // Build compiles every image whose sources or options have changed, removes images whose source no longer exists, and
-// writes the manifest. If some images fail, it still writes the other images, keeps the old files of the failed ones,
-// and returns all errors together.
+// writes the manifest. If compiling an image fails, its old files are kept, all other images are written, and all
+// errors are returned together.
 func Build(cfg Config) error {
 	root := os.DirFS(cfg.Source)
 	sources, err := image.Sources(root)
@@ -71,7 +71,7 @@ func Build(cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// builder holds the state of a build. It opens the compiler when it is first needed.
+// builder holds the state of a build. The compiler is opened when the first image is compiled.
 type builder struct {
 	Config
 	root    fs.FS
@@ -130,8 +130,8 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 // version matches the PTX directive that determines which drivers can compile the text.
 var version = regexp.MustCompile(`(?m)^\.version .*$`)
 
-// forOldDrivers replaces the PTX version in the text by the version that the text needs. The compiler writes its own
-// version, which only new drivers accept; the assembler of every target has accepted the text with the older version.
+// forOldDrivers replaces the PTX version in the text by image.PTXVersion. The compiler writes its own version, which
+// old drivers reject although the text uses only features of the older version.
 func forOldDrivers(text []byte) []byte {
 	return version.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte(".version "+image.PTXVersion))
 }
@@ -194,7 +194,8 @@ func (b *builder) load() error {
 	return nil
 }
 
-// readManifest reads the manifest. If it cannot be read, it counts as empty, so that everything is compiled again.
+// readManifest reads the manifest. If it cannot be read, readManifest returns an empty manifest, so that everything is
+// compiled again.
 func readManifest(out string) image.Manifest {
 	var m image.Manifest
 	text, err := os.ReadFile(filepath.Join(out, "manifest.json"))

@@ -15,7 +15,7 @@ var ErrNoCompiler = errors.New("compile: no NVRTC library found")
 // howToGet explains how to install NVRTC.
 const howToGet = `install it with "pip install nvidia-cuda-nvrtc==13.0.*" into any virtual environment and name that folder with --nvrtc, or install a CUDA toolkit (13.0 or newer)`
 
-// libraries lists the file names of NVRTC, newest first. Only toolkits have a file without a version.
+// libraries lists the file names of NVRTC, newest first. A file without a version is only in toolkits.
 var libraries = []string{"libnvrtc.so.13", "libnvrtc.so"}
 
 // usualFolders returns the folders that are searched if none is given: toolkits, then the Python environments around
@@ -34,9 +34,9 @@ func usualFolders(working, home string) []string {
 	return append(folders, "/usr/local", "/usr")
 }
 
-// wheelPatterns lists the paths inside a folder where a wheel's library may be: the folder itself, a pip --target
-// folder, a virtual environment, or a system prefix. Wheels for CUDA 13 have the library under cu13, older wheels under
-// cuda_nvrtc.
+// wheelPatterns lists the paths, relative to a folder, where the library of a Python wheel may be: the folder itself, a
+// pip --target folder, a virtual environment, or a system prefix. Wheels for CUDA 13 have the library under cu13, older
+// wheels under cuda_nvrtc.
 var wheelPatterns = []string{
 	".",
 	"lib64",
@@ -46,8 +46,8 @@ var wheelPatterns = []string{
 }
 
 // FindNVRTC returns the path of the NVRTC library. If a folder is given, it searches only there: in the folder itself,
-// and in the Python packages inside it. Otherwise it searches the usual folders, and finally returns the bare file
-// name, for which the dynamic linker searches.
+// and in the Python packages inside it. Otherwise it searches the usual folders, and finally returns the file name
+// without a folder, if the dynamic linker finds it.
 func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
 	var folders []string
 	if folder != "" {
@@ -82,7 +82,7 @@ func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
 func findIn(folder string) string {
 	for _, pattern := range wheelPatterns {
 		for _, name := range libraries {
-			found, _ := filepath.Glob(filepath.Join(folder, pattern, name)) // a bad pattern matches no file
+			found, _ := filepath.Glob(filepath.Join(folder, pattern, name)) // the pattern is valid
 			sort.Strings(found)
 			if len(found) > 0 {
 				return found[len(found)-1]
@@ -92,8 +92,8 @@ func findIn(folder string) string {
 	return ""
 }
 
-// builtinsFor returns the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works
-// only if the companion is already loaded or is on the linker's path.
+// builtinsFor returns the companion libraries of an NVRTC library. NVRTC opens its companion by file name without a
+// folder, which works only if it is already loaded or the linker finds it.
 func builtinsFor(library string) []string {
 	if !strings.ContainsRune(library, filepath.Separator) {
 		return nil

@@ -58,7 +58,6 @@ func openCompiler(path string) (*compiler, error) {
 	return c, nil
 }
 
-// Version returns the compiler's name and version.
 func (c *compiler) Version() (string, error) {
 	var major, minor int32
 	if err := c.check("nvrtcVersion", c.version(&major, &minor)); err != nil {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/cuda/cubin"
 )
 
-// argStruct is a struct of the sources whose layout a Go struct mirrors.
+// argStruct is a struct of the CUDA sources for which there is a Go struct with the same layout.
 type argStruct struct {
 	name      string
 	qualified string // name with namespaces
@@ -77,8 +77,8 @@ func findStructs(source string) ([]argStruct, error) {
 	return found, nil
 }
 
-// structHead returns the name after the keyword at token i, skipping an alignas, and the token of the opening brace.
-// The token is -1 if the struct is only mentioned and not defined.
+// structHead returns the name after the keyword at token i, skipping an alignas, and the index of the token of the
+// opening brace, or -1 if the struct is not defined there.
 func structHead(word func(int) string, i int) (name string, open int) {
 	for j := i + 1; j < i+8; j++ {
 		switch w := word(j); {
@@ -115,8 +115,8 @@ func structFields(body string) ([]string, error) {
 	return fields, nil
 }
 
-// factSource returns device code that only places the sizes and offsets of structs in the image, where package cubin
-// reads them. __INTADDR__ is the compiler front end's constant expression for the address of a member of a null object.
+// factSource returns device code with constants: the sizes and offsets of structs, which package cubin reads from the
+// image. __INTADDR__ is an extension of the compiler: a constant expression for an address.
 func factSource(list []argStruct) string {
 	var b strings.Builder
 	for _, s := range list {

@@ -1,11 +1,11 @@
 // Package cubin reads the properties of a compiled kernel image: its kernels with their registers, shared and local
 // memory and parameters, and the sizes and offsets of their argument structs. The input is the bytes of an ELF image,
-// the output is plain values; no GPU and no driver is needed.
+// the output is plain values; neither a GPU nor a driver is needed.
 //
 // The layouts of structs are symbols that the kernel build tool adds to every image: sparrow_struct__NAME holds the
 // size, and sparrow_field__NAME__INDEX__FIELD holds offset and size of one field, each as 32-bit words of initialised
-// global memory. A source may also set with how much dynamic shared memory a kernel is launched, in one word with the
-// name KERNEL_shared.
+// global memory. A source may also set the dynamic shared memory of a kernel's launches, in one word with the name
+// KERNEL_shared.
 package cubin
 
 import (
@@ -56,7 +56,7 @@ type Image struct {
 	Structs []Struct
 }
 
-// The prefixes of the symbols that hold struct layouts.
+// Prefixes of the symbols that hold struct layouts.
 const (
 	StructPrefix = "sparrow_struct__"
 	FieldPrefix  = "sparrow_field__"
@@ -68,7 +68,7 @@ const dynamicSuffix = "_shared"
 // machineCUDA is the ELF machine number of NVIDIA device code.
 const machineCUDA = 190
 
-// reserved returns the bytes of every block's shared memory that the system uses and that the linker counts as a
+// reserved returns the bytes of shared memory of every block that the system uses. The linker includes them in a
 // kernel's static shared memory: 1 KiB from compute capability 9 on. The capability is in the flags of the ELF header.
 func reserved(data []byte) uint64 {
 	const flags, least, bytes = 48, 90, 1024
@@ -178,7 +178,7 @@ func (k *Kernel) readOwn(f *elf.File, reserved uint64) error {
 	return nil
 }
 
-// These are the attribute numbers of .nv.info sections that this package reads.
+// Attribute numbers in .nv.info sections that this package reads.
 const (
 	attrMaxThreads = 0x05
 	attrFrame      = 0x11
@@ -187,7 +187,8 @@ const (
 	attrRegisters  = 0x2f
 )
 
-// attribute is one entry of a .nv.info section: a format byte, a number, and either a 16-bit value or that many bytes.
+// attribute is one entry of a .nv.info section: a format byte, an attribute number, and a 16-bit value or a 16-bit
+// length with as many bytes.
 type attribute struct {
 	id   byte
 	half uint16
@@ -267,7 +268,7 @@ func structs(f *elf.File, syms []elf.Symbol) ([]Struct, error) {
 	return list, nil
 }
 
-// initialised reads a symbol's 32-bit words out of its section.
+// initialised reads the 32-bit words of a symbol from its section.
 func initialised(f *elf.File, s elf.Symbol) ([]uint32, error) {
 	if int(s.Section) >= len(f.Sections) || f.Sections[s.Section].Type == elf.SHT_NOBITS {
 		return nil, fmt.Errorf("cubin: symbol %s has no initialised memory", s.Name)

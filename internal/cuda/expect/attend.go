@@ -2,8 +2,8 @@ package expect
 
 import "math"
 
-// AttendError is the maximum relative L2 error of a head's attention output in bf16: weights and results are each
-// rounded to bf16 by at most 2^-9.
+// AttendError is the maximum relative L2 error of a head's attention output in bf16: weights and results are rounded to
+// bf16, with a relative error of at most 2^-9 each.
 const AttendError = 6e-3
 
 // Attend computes attention of one head over rows: out is the sum of p_i times the first 512 values of row i, where p
@@ -39,7 +39,7 @@ func Attend(q []float32, rows [][]float32, scale, sink float64) (out []float64, 
 	return out, largest + math.Log(sum), largest
 }
 
-// Distance returns the relative L2 error of got, or the norm of got if want is zero.
+// Distance returns the L2 norm of got - want divided by that of want, or the norm of got if want is zero.
 func Distance(got []float32, want []float64) float64 {
 	var d, n float64
 	for i, w := range want {

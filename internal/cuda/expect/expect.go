@@ -1,8 +1,8 @@
 // Package expect computes on the host, in plain Go, the results that the CUDA kernels must produce: bytes for writers,
-// rows for gathers, scores and selections. Inputs and outputs are slices in host memory; no device is involved.
+// rows for gathers, scores and selections. Inputs and outputs are slices in host memory; no GPU is used.
 //
 // The tests of package cuda and the benchmarks compare results with this package. The byte layouts are from package
-// layout and the number formats from internal/num; this package adds rotation, normalisation and transforms.
+// layout and the number formats from internal/num; this package implements rotation, normalisation and transforms.
 package expect
 
 import (
@@ -27,8 +27,8 @@ func RotaryTable(rows int, theta float64) []float32 {
 	return t
 }
 
-// rotate rotates a pair by an angle. Each product and sum is rounded once: the conversions prevent the compiler from
-// fusing them.
+// rotate rotates a pair by an angle. Each product and sum is rounded separately: the conversions prevent fused
+// multiply-add.
 func rotate(a, b, cos, sin float32) (x, y float32) {
 	return float32(a*cos) - float32(b*sin), float32(a*sin) + float32(b*cos)
 }

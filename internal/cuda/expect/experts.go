@@ -53,7 +53,7 @@ func SortPairs(ids []int32, experts int32) []int32 {
 // PackedAt returns the offset of byte b of row r in a packed tile: 256 rows of 128 bytes, swizzled.
 func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
 
-// These constants describe a packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values in pieces of 16 rows,
+// These constants describe a packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values in groups of 16 rows,
 // each with codes and then scales.
 const (
 	FoldedCodes = 16 * 64
@@ -61,10 +61,9 @@ const (
 	FoldedTile  = 16 * FoldedPiece
 )
 
-// Folded returns the value in column c of row r of a packed e2m1 tile, divided by the scale of its half. A word holds
-// four of 32 columns, and the four columns that are 16 columns later. Three bits of each of its eight values are in a
-// nibble. The signs of the first four values are bits 7, 15, 23 and 31, and those of the other four are bits 3, 11, 19
-// and 27.
+// Folded returns the value in column c of row r of a packed e2m1 tile, divided by the scale of its half. A 32-bit word
+// holds eight of 32 columns: four adjacent columns, and the four that are 16 columns later. Each value has three bits
+// in a nibble and a sign bit: bits 7, 15, 23 and 31 for the first four values, bits 3, 11, 19 and 27 for the others.
 func Folded(tile []byte, r, c int) float64 {
 	piece, group, line, lower := tile[r/16*FoldedPiece:], c/32, r%8, r/8%2
 	word := binary.LittleEndian.Uint32(piece[group/2*512+(line*4+c%16/4)*16+group%2*8+lower*4:])
@@ -82,9 +81,9 @@ func GateUpRow(i int, up bool) int {
 	return i
 }
 
-// Candidates returns the columns of the best n logits of a row and the row's log-sum-exp. Among equal logits the lower
-// column comes first, and NaN counts as minus infinity. The log-sum-exp is NaN if the row has a NaN, or the best logit
-// if that is infinite.
+// Candidates returns the columns of the n largest logits of a row and the row's log-sum-exp. Among equal logits the
+// lower column comes first, and NaN counts as minus infinity. The log-sum-exp is NaN if the row has a NaN, or the best
+// logit if that is infinite.
 func Candidates(logits []float32, n int) (ids []int32, logSum float64) {
 	order, values := make([]int32, len(logits)), make([]float64, len(logits))
 	high, bad := math.Inf(-1), false

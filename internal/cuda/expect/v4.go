@@ -15,15 +15,15 @@ const (
 	v4ScaleBytes = 8
 )
 
-// V4Row returns the 512 values of an entry, of which the last 64 are rotated.
+// V4Row returns the 512 values of an entry, with rotary embedding applied to the last 64.
 func V4Row(values []uint16, angles []float32) []float32 {
 	v := Widen(values)
 	RotateInterleaved(v[v4Quantised:], angles)
 	return v
 }
 
-// EncodeV4 stores an entry in a page of tokens entries. The scale of a group is the power of two at or above
-// max(amax, 1e-4)/448.
+// EncodeV4 stores an entry in a page that has space for the given number of entries (tokens). The scale of a group is
+// the power of two at or above max(amax, 1e-4)/448.
 func EncodeV4(page []byte, tokens, row int, v []float32) {
 	data, scales := page[row*v4DataBytes:], page[tokens*v4DataBytes+row*v4ScaleBytes:]
 	for g := range v4Quantised / v4Group {

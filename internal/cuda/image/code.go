@@ -2,9 +2,9 @@ package image
 
 import "bytes"
 
-// code returns a source without comments, blank lines and blanks at the ends of lines. Machine code depends only on
-// what remains, so that an image does not become stale when a comment changes. Literals are copied unchanged; raw
-// strings are not supported.
+// code returns a source without comments, blank lines and spaces at the ends of lines. Hashes use this text, so that
+// images need not be compiled again when a comment changes. Literals are copied unchanged; raw strings are not
+// supported.
 func code(source []byte) []byte {
 	var out []byte
 	for i := 0; i < len(source); {

@@ -1,8 +1,7 @@
 // Package image embeds the compiled kernels in the binary, with a manifest that lists the sources of each image.
 //
-// For a name it returns the bytes of a cubin (or of PTX, for devices without a cubin) and the name's entry in the
-// manifest. The other files of this folder are written by the kernel build tool (go run ./cmd/kernelc) and must not be
-// edited.
+// For the name of an image it returns the cubin (or PTX, for devices without a cubin) and the entry in the manifest.
+// The other files of this folder are written by the kernel build tool (go run ./cmd/kernelc) and must not be edited.
 package image
 
 import (
@@ -34,7 +33,7 @@ type Manifest struct {
 type Image struct {
 	Name    string         `json:"name"`
 	Source  string         `json:"source"` // path under the source root
-	Target  string         `json:"target"` // architecture of the cubin, or of the facts if only PTX is embedded
+	Target  string         `json:"target"` // architecture of the cubin; without a cubin, that of the kernel properties
 	Options []string       `json:"options"`
 	Files   []File         `json:"files"` // the source and all files that it includes
 	Hash    string         `json:"hash"`  // hash of target, options and files, see Hash
@@ -57,8 +56,8 @@ var Load = sync.OnceValues(func() (*Manifest, error) {
 	return m, nil
 })
 
-// Find returns the image that contains a kernel, and the kernel's properties. If two tiers have the kernel, it returns
-// the image with machine code.
+// Find returns the image that contains a kernel, and the kernel's properties. If the kernel exists as machine code and
+// as PTX, it returns the image with machine code.
 func (m *Manifest) Find(kernel string) (*Image, *cubin.Kernel, error) {
 	for _, native := range []bool{true, false} {
 		for i := range m.Images {
@@ -97,10 +96,10 @@ func CubinFile(name string) string { return name + ".cubin.gz" }
 // PTXFile returns the name of the file with an image's PTX.
 func PTXFile(name string) string { return name + ".ptx.gz" }
 
-// contents is indexed by file name and holds a function that unpacks an embedded file on its first call.
+// contents maps the name of an embedded file to a function that unpacks the file on its first call.
 var contents sync.Map
 
-// read returns an unpacked file. It must not be changed, because devices of several ranks load the same images.
+// read returns an unpacked file. The caller must not change it, because devices of several ranks load the same images.
 func read(name string) ([]byte, error) {
 	once, _ := contents.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return unpack(name) }))
 	return once.(func() ([]byte, error))()

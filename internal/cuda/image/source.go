@@ -15,7 +15,7 @@ import (
 // File is one source file of an image.
 type File struct {
 	Path   string `json:"path"`   // path under the source root
-	SHA256 string `json:"sha256"` // of its bytes without comments and blank lines
+	SHA256 string `json:"sha256"` // hash of the text without comments and blank lines
 }
 
 // Sources returns the translation units of a source tree: every .cu file in a folder named instantiations.
@@ -87,7 +87,7 @@ func Files(root fs.FS, source string) ([]File, error) {
 }
 
 // Hash returns a hash of the inputs of an image: the target, the options and every file without its comments. The
-// compiler's version is not included, so that images do not become stale only because the compiler is newer.
+// compiler's version is not included, so that a newer compiler alone does not require compiling all images again.
 func Hash(target string, options []string, files []File) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "target %s\n", target)
@@ -103,10 +103,9 @@ func Hash(target string, options []string, files []File) string {
 // PTXVersion is the version of embedded PTX: drivers for CUDA 12.3 and newer compile it.
 const PTXVersion = "8.3"
 
-// Target returns the architecture for which a source is compiled, which depends on its folder. Code under sm90 uses
-// instructions of only that architecture, code under sm80 and sm89 belongs to the portable tier, and code under smxx is
-// shared by all tiers. For the portable tier, Target returns the architecture whose machine code is used to read the
-// properties of kernels.
+// Target returns the architecture for which a source is compiled, which depends on its folder. Code under sm90 is for
+// Hopper only, code under sm80 and sm89 is for the portable kernels, and code under smxx is for both. For sm80 and
+// sm89, only PTX is embedded, and Target returns the architecture that is compiled to read the properties of kernels.
 func Target(source string) string {
 	switch {
 	case strings.HasPrefix(source, "sm90/"):
@@ -122,7 +121,7 @@ func Target(source string) string {
 // newerCodes is the folder of images that replace images under sm80 on devices with FP8 instructions.
 const newerCodes = "sm89/"
 
-// FirstCapability returns the first compute capability that the PTX of a source runs on, times ten: 80, or 89.
+// FirstCapability returns the first compute capability that the PTX of a source runs on, times ten: 80 or 89.
 func FirstCapability(source string) int {
 	if strings.HasPrefix(source, newerCodes) {
 		return 89
@@ -161,7 +160,7 @@ func targets(source string) string {
 // HashOf returns the hash of the image of a source that has the given files.
 func HashOf(source string, files []File) string { return Hash(targets(source), Options(), files) }
 
-// Options returns the compiler's options other than the target. Contraction of multiplications and additions is on for
-// speed; kernels whose results must be bitwise equal to those of the host make each rounding explicit. Functions
-// without a mark are device functions, because there is no host code.
+// Options returns the compiler's options other than the target. Fused multiply-add is enabled for speed; kernels whose
+// results must be bitwise equal to those of the host round explicitly. Functions without an attribute are device
+// functions, because there is no host code.
 func Options() []string { return []string{"--std=c++17", "--device-as-default-execution-space"} }

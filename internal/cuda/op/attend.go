@@ -9,8 +9,8 @@ import (
 )
 
 // launchWaves is the maximum number of units of work per multiprocessor in one launch if rows are divided into
-// segments. Scratch memory holds their partial results until they are combined, at least 64 KB per unit. More rows run
-// in several launches, which does not change the results.
+// segments. Scratch memory holds the partial results of all units until they are combined, at least 64 KB per unit.
+// More rows run in several launches, which does not change the results.
 const launchWaves = cuda.LatentWaves
 
 // rowsPerLaunch returns the maximum number of rows of one launch on a device, for rows with the given number of units
@@ -38,7 +38,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	})
 }
 
-// DualAttend computes V4 and V4.1 attention over a window and a compressed stream, in segments.
+// DualAttend computes V4 and V4.1 attention over window entries and compressed entries, in segments.
 func (d *Device) DualAttend(a kernel.DualArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 		r.fail("%v", err)
 	}
 	args.Streams = streams
-	if a.Table.Rows == 1 { // the stride of a single row has no meaning
+	if a.Table.Rows == 1 { // the stride of a single row is not used
 		args.Streams[0].IndexStride = int64(a.Table.Cols)
 	}
 	segments, blocks := cuda.LatentSegments(streams[0].Width, r.count("keys of a segment", a.SplitKeys))
@@ -120,10 +120,10 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	})
 }
 
-// roundUp rounds a number of keys up to whole blocks.
+// roundUp rounds a number of keys up to a multiple of 64, the keys of a block.
 func roundUp(keys int) int { return (keys + 63) / 64 * 64 }
 
-// attention returns the arguments that the forms of sparse attention have in common.
+// attention returns the arguments that are common to all kinds of sparse attention.
 func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32) cuda.SparseAttendArgs {
 	r.dtype("q", q, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)
@@ -133,7 +133,7 @@ func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32)
 		Q: at(q), Out: at(out), QStride: int64(q.Stride), OutStride: int64(out.Stride), Rows: r.count("rows", q.Rows),
 		Heads: r.count("heads", heads), ScoreScale: scale * math.Log2E, ValueScale: 1,
 	}
-	if q.Rows == 1 { // the stride of a single row has no meaning
+	if q.Rows == 1 { // the stride of a single row is not used
 		a.QStride, a.OutStride = int64(q.Cols), int64(out.Cols)
 	}
 	if lse.Given() {
@@ -158,7 +158,7 @@ func (r *require) selection(s kernel.Stream) cuda.SelectionView {
 	return v
 }
 
-// attend launches rows in groups whose partial results fit the scratch memory.
+// attend launches rows in groups whose partial results fit in the scratch memory.
 func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, segments, blocks int32,
 	launch func(*cuda.SparseAttendArgs) error) error {
 	if r.err != nil || a.Rows == 0 {
@@ -182,8 +182,8 @@ func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, 
 	})
 }
 
-// rowsOf returns the arguments for a range of rows. Index lists belong to rows, so they start at row from; page tables
-// belong to sequences and stay unchanged.
+// rowsOf returns the arguments for a range of rows. Index lists have a row for each row, so they start at row from;
+// page tables have a row for each sequence and are not changed.
 func rowsOf(a cuda.SparseAttendArgs, from, rows int32) cuda.SparseAttendArgs {
 	n, tables := int64(from), a.Streams[1].Width == 0 && a.Streams[1].Lens != 0
 	for i := range a.Streams {

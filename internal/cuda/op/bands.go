@@ -5,9 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// heldBands holds the first products of a group of matrices that multiply adjacent columns of one tensor into adjacent
-// columns of another, such as the output projections of groups of heads. The products are held until the last product
-// is called, and then run in one launch.
+// heldBands delays the products of a group of matrices that multiply adjacent columns of one tensor into adjacent
+// columns of another, such as the output projections of groups of heads. When the last product of the group is called,
+// all run in one launch.
 type heldBands struct {
 	group  *joined
 	x, out kernel.Tensor // input and output of the first product
@@ -15,7 +15,7 @@ type heldBands struct {
 	turn   cuda.RotateArgs // rotation of all input columns before the products; X is zero if there is none
 }
 
-// banded reports whether a product may belong to such a group: its matrix is in a group whose matrices have one shape
+// banded reports whether a product may be delayed in heldBands: its matrix is in a group whose matrices have one shape
 // and whole blocks of scales.
 func banded(out, x kernel.Tensor, w *matrix) bool {
 	if w.group == nil || w.factors != 0 || x.Rows == 0 || x.DType != kernel.BF16 || x.Off%16 != 0 || stride(x)%8 != 0 ||
@@ -30,7 +30,7 @@ func banded(out, x kernel.Tensor, w *matrix) bool {
 	return true
 }
 
-// band holds a matrix product, or launches it with the earlier products if it is the last of its group.
+// band delays a matrix product, or launches it with the earlier products of its group if it is the last one.
 func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
 	h := &d.held
 	if h.kind == holdBands {
@@ -67,8 +67,8 @@ func follows(t, first kernel.Tensor, columns int) bool {
 		t.Cols == first.Cols && (t.Rows == 1 || stride(t) == stride(first))
 }
 
-// releaseBands launches held matrix products: a complete group in one launch, and the products of an incomplete group
-// separately, with bitwise equal results.
+// releaseBands launches the delayed matrix products: a complete group in one launch, and the products of an incomplete
+// group separately, with bitwise equal results.
 func (d *Device) releaseBands() error {
 	b := d.held.bands
 	d.held.bands = heldBands{}

@@ -8,7 +8,7 @@ import (
 	"sparrow/layout"
 )
 
-// mains lists the layouts of latent rows that have kernels, and nopes lists the layouts without a rotated part.
+// mains and nopes list the layouts of latent rows that have kernels: with and without a rotated part.
 var (
 	mains   = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576}
 	nopes   = []layout.Kind{layout.BF16Row1024, layout.FP8Row528}
@@ -48,7 +48,7 @@ func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use
 }
 
 // StoreRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded.
-// The operation is held, because indexer keys and queries of the same rows follow.
+// The operation is delayed, to run in one launch with the indexer keys and queries of the same rows.
 func (d *Device) StoreRows(a kernel.StoreArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	})
 }
 
-// StoreEntries normalises, rotates and encodes entries. The operation on V4 entries is held, to run as a part of a
-// later launch. The normalised row is rounded to bf16 before it is encoded.
+// StoreEntries normalises, rotates and encodes entries. For V4 entries it is delayed, to run as a part of a later
+// launch. The normalised row is rounded to bf16 before it is encoded.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Compress computes compressed entries from groups of tokens. It is held, to run as a part of a later launch. A source
-// outside its tensor raises a fault.
+// Compress computes compressed entries from groups of tokens. It is delayed, to run as a part of a later launch. A
+// source outside its tensor raises a fault.
 func (d *Device) Compress(a kernel.CompressArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	return nil
 }
 
-// Put copies rows to given positions. It is held, to run as a part of a later launch. A position beyond the output
+// Put copies rows to given positions. It is delayed, to run as a part of a later launch. A position beyond the output
 // raises a fault.
 func (d *Device) Put(a kernel.PutArgs) error {
 	if err := a.Check(); err != nil {

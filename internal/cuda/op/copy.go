@@ -21,7 +21,7 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 	args := cuda.MoveArgs{X: at(a.X), Out: at(a.Out), XStride: stride(a.X), OutStride: int64(a.Out.Stride),
 		Rows: int64(a.X.Rows), Columns: r.count("columns", a.X.Cols)}
 	switch size {
-	case 4: // any four-byte type
+	case 4: // any type of four bytes
 	case 2:
 		args.XType, args.OutType = cuda.ElementBF16, cuda.ElementBF16
 	default:
@@ -34,7 +34,7 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 	return d.kernels.MoveRows(d.stream, &args)
 }
 
-// Candidates finds the best logits of every row and computes each row's log-sum-exp.
+// Candidates finds the largest logits of every row and computes each row's log-sum-exp.
 func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 )
 
 // DenseAttend computes causal attention over expanded keys and values. The result of a row is bitwise equal alone and
-// in any batch. The keys of a row are known only on the device: a row with keys outside the given keys raises a fault.
+// in any batch. The key range of a row is known only on the device: a range outside the tensors of keys raises a fault.
 func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (r *require) dense(a kernel.DenseArgs) cuda.Dense {
 	return x
 }
 
-// stride returns the distance of a tensor's rows in elements; the stride of a single row is ignored.
+// stride returns the distance of a tensor's rows in elements; for a single row it returns the number of columns.
 func stride(t kernel.Tensor) int64 {
 	if t.Rows == 1 {
 		return int64(t.Cols)

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// The registered names of the implementations: the kernels for Hopper, and the kernels for any GPU from Ampere on.
+// Registered names of the implementations: kernels for Hopper, and kernels for any GPU from Ampere on.
 const (
 	Name         = "cuda"
 	PortableName = "cuda-portable"
@@ -22,7 +22,7 @@ type Device struct {
 	scratch *cuda.Pool
 	faults  *cuda.Buffer   // two u32: fault bits, and a counter of blocks that is zero between launches
 	arrived *cuda.Buffer   // u32 [cuda.PackedSlots]: counters of packed products, zero between launches
-	count   *cuda.Buffer   // i32 0, 1, 2, ...: positions in tables that have a row for each token
+	count   *cuda.Buffer   // i32 0, 1, 2, ...: row numbers of tables that have a row for each token
 	weights []*cuda.Buffer // prepared weights
 	upload  *upload        // weights that are being uploaded; nil if no load is in progress
 	trace   *cuda.Trace    // nil unless launches are timed
@@ -38,7 +38,7 @@ type Device struct {
 	freed   int            // number of tensor buffers that were freed so far
 	peer    *peer          // this device's rank in collective operations; nil if it runs alone
 	offload offloaded      // experts in host memory
-	spare   []*cuda.Buffer // buffers of a dry run that replace host memory by addresses
+	spare   []*cuda.Buffer // buffers that replace host memory in a dry run
 }
 
 var (
@@ -72,7 +72,7 @@ func Backends() []kernel.Backend {
 	}}
 }
 
-// inOwnWords returns an error that states only why no GPU can be used here.
+// inOwnWords returns the error err, shortened to the reason why no GPU can be used.
 func inOwnWords(err error) error {
 	var known *cuda.Unavailable
 	if errors.As(err, &known) {
@@ -81,8 +81,7 @@ func inOwnWords(err error) error {
 	return err
 }
 
-// unavailable is an ErrUnavailable with only the text of its cause, because the caller has already named the
-// implementation.
+// unavailable is an ErrUnavailable with only the text of its cause, because callers add the name of the implementation.
 type unavailable struct{ cause *cuda.Unavailable }
 
 func (e unavailable) Error() string { return e.cause.Reason + "; " + e.cause.Try }
@@ -119,7 +118,7 @@ func (d *Device) start() (_ *Device, err error) {
 		return nil, err
 	}
 	// With overlapping launches, kernels may read weights before the previous launch has ended. This is safe, because
-	// weights are written long before.
+	// no launch before them writes weights.
 	d.stream.SetOverlap(true)
 	if d.faults, err = d.gpu.Alloc(8); err != nil {
 		return nil, err
@@ -154,7 +153,7 @@ func (d *Device) Compiled() string { return d.kernels.Compiled() }
 // Asynchronous returns true: the host enqueues operations and the GPU computes them later.
 func (d *Device) Asynchronous() bool { return true }
 
-// Do carries out an operation by its method.
+// Do runs an operation by calling its method.
 func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 
 // Activation is bf16.
@@ -181,7 +180,7 @@ func (d *Device) Hardware() kernel.Hardware {
 // MemoryFree returns the device memory that can still be allocated, and the size of the device memory.
 func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
 
-// MemoryUse returns the memory of weights and of operations' scratch memory.
+// MemoryUse returns the sizes of the weights and of the scratch memory of operations.
 func (d *Device) MemoryUse() kernel.MemoryUse {
 	var u kernel.MemoryUse
 	for _, b := range d.weights {

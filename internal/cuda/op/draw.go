@@ -14,8 +14,8 @@ func (d *Device) Draw(t kernel.Tensor, x kernel.Drawn) error {
 	return d.draw(d.stream, at(t), stride(t), from, x)
 }
 
-// evenly reports whether the GPU can generate the random values of a tensor: it generates pairs, so their number must
-// be even.
+// evenly reports whether the GPU can generate the random values of a tensor: it generates pairs of values, so every
+// contiguous part must begin at an even index and have an even number of values.
 func evenly(t kernel.Tensor) bool {
 	if first := t.Off / int64(t.DType.Size()); first%2 != 0 {
 		return false

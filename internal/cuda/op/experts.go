@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// experts are a layer's packed experts, in the order in which the kernels read them.
+// experts holds the packed experts of a layer.
 type experts struct {
 	shape  cuda.ExpertShape
 	at     cuda.PackedExperts
@@ -22,8 +22,9 @@ func (x *experts) Hidden() int { return int(x.shape.Hidden) }
 func (x *experts) Inner() int  { return int(x.shape.Inner) }
 
 // PrepareExperts packs the matrices of experts. If all are e4m3 in blocks of 128 x 128, they are packed as e4m3; if all
-// are e2m1, as e2m1. If gate and up have one packed format, and down has a packed format, they keep these formats.
-// Otherwise they are converted to bf16. e2m1 is multiplied as e4m3 if the scales of all experts of the layer allow it.
+// are e2m1, as e2m1. If gate and up have the same packed format and down has a packed format, these formats are kept.
+// All other experts are converted to bf16. e2m1 is multiplied as e4m3 if the scales of all experts of the layer allow
+// it.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if gateUp, down, ok := packedExperts(&w); ok {
 		x.shape.Packed, x.shape.PackedDown, x.shape.BF16 = gateUp, down, true
 	}
-	// The error should name the matrix that has no kernel.
+	// The error names the matrix that has no kernel.
 	for _, m := range []kernel.Weight{w.Gate[0], w.Up[0], w.Down[0]} {
 		if _, ok := packedFormat(m); !ok && isBlocks(m) {
 			r.weight(m)
@@ -82,8 +83,8 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	})
 }
 
-// pack copies each expert to device memory and packs it at its position. If after is given, all experts are packed one
-// after the other at the first position, and after is called for each when the stream has reached it.
+// pack copies each expert to device memory and packs it at its position. If after is not nil, all experts are packed at
+// the first position, one after another, and after is called when an expert is packed.
 func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts, after func(e int) error) error {
 	if x.shape.Packed != "" {
 		return u.packFormat(x, w, at, after)
@@ -124,7 +125,7 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts
 // packedGroup is the number of values of a row of e2m1 that share a scale.
 const packedGroup = 32
 
-// packed4 requires e2m1 in groups of packedGroup values.
+// packed4 requires that w is e2m1 with a scale for each packedGroup values.
 func (r *require) packed4(w kernel.Weight) {
 	if w.Data.DType != kernel.E2M1x2 || w.BlockCols != packedGroup || w.In()%packedGroup != 0 {
 		r.fail("an expert has type %v [%d, %d] in groups of %d, but others have type e2m1x2; this backend supports "+
@@ -147,8 +148,8 @@ func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64
 	return m, u.put(m.Scales, w.Scale)
 }
 
-// Experts runs the chosen experts. Their weighted sum is held. If there are more rows than one call of the kernels
-// supports, they run in groups, which does not change the bits.
+// Experts runs the chosen experts; their weighted sum is delayed (held). More rows than one call of the kernels
+// supports are computed in groups, which does not change the bits.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	p, err := d.checkExperts(&a)
 	if err != nil || p == nil {
@@ -174,21 +175,21 @@ func (d *Device) partOfExperts(p *experts, a kernel.ExpertArgs) error {
 	}
 	a.IDs = ids
 	err = d.runExperts(p, &a)
-	if d.held.kind == holdSum { // the held sum reads the ids
+	if d.held.kind == holdSum { // the delayed sum reads the ids
 		d.held.scratch = append(d.held.scratch, scratch)
 		return err
 	}
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// runExperts runs experts whose ids are indices on this device.
+// runExperts runs experts; the ids are indices of experts on this device.
 func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
 	h, holds := &d.held, rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
 	routed := holds && h.routes && h.route.IDs == at(a.IDs) && h.route.Weights == at(a.Weights) &&
 		h.route.Experts == p.shape.Experts && int(h.route.Rows) == rows && int(h.route.Top) == a.IDs.Cols
 	if h.routes && routed {
-		h.routes = false // the routing is launched below
+		h.routes = false // the delayed routing is launched below
 	}
 	if !holds || h.routes || h.kind != holdSum || h.sum.rows != a.Out || overlap(a.Out, a.X) {
 		if err := d.settle(); err != nil {
@@ -219,7 +220,7 @@ func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// checkExperts checks the arguments and returns the experts; nil if there is nothing to do.
+// checkExperts checks the arguments and returns the experts, or nil if there are no rows to compute.
 func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -251,7 +252,7 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 }
 
 // multiplyExperts computes the results of the experts for rows that fit one call. If routed is set, it launches the
-// held routing first. The caller computes the weighted sum of the results.
+// delayed routing first. The caller computes the weighted sum of the results.
 func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
 	error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),

@@ -71,7 +71,7 @@ func (d *Device) fetchBuffer(bytes int64) (*fetched, error) {
 	return f, nil
 }
 
-// Wait waits for the copy and reports faults that kernels raised before it.
+// Wait waits for the copy and returns an error for faults that earlier kernels raised.
 func (f *fetched) Wait() error {
 	if !f.busy {
 		return nil

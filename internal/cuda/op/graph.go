@@ -23,16 +23,16 @@ type graph struct {
 	posts    int // exchanges with the host's workers in one launch
 }
 
-// The minimum and maximum memory that is assumed for a launch in a graph. The driver allocates memory for graphs in
-// large pieces, so a single capture may seem to need none; and memory that other programs allocate on the GPU at that
-// time must not be counted.
+// Minimum and maximum size, in bytes, that is assumed for a launch in a graph. The measured size is limited by them:
+// the driver allocates memory for graphs in large pieces, so a single capture may seem to need none, and other programs
+// may allocate memory on the GPU at the same time.
 const (
 	leastNodeBytes = 1 << 10
 	mostNodeBytes  = 64 << 10
 )
 
-// Capture records the operations that a pass enqueues. The scratch memory must not grow during the capture: if the pass
-// needs more, Capture fails, and the pass must first run without a graph.
+// Capture records the operations that a pass enqueues. The scratch memory cannot grow during the capture: if the pass
+// needs more, Capture returns an error, and the pass must first run without a graph.
 func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	if err := d.settle(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	return g, nil
 }
 
-// Launch enqueues the graph or, during a trace, the launches of its pass one by one.
+// Launch enqueues the graph. During a trace it enqueues the operations of the pass one by one instead.
 func (g *graph) Launch() error {
 	if g.dev.trace != nil {
 		return errors.Join(g.pass(), g.dev.settle())

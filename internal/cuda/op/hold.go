@@ -8,11 +8,11 @@ import (
 	"sparrow/layout"
 )
 
-// Operations of a few microseconds are fused with a neighbour: a norm also writes the codes that the next matrix
-// product multiplies, and adds the result of the previous product. Such an operation is held until the next call shows
-// with which operation it can be fused. Every other operation, and every access to memory, first launches the held
-// operations, so that results equal those of operations in the order of their calls. The choice of kernels depends on
-// the order of operations and on the number of columns, never on the number of rows.
+// held stores operations that are delayed until the next call, so that short operations can be fused with the operation
+// before or after: a norm, for example, also writes the codes that the next matrix product multiplies, and adds the
+// result of the previous product. Every operation that cannot be fused, and every access to memory, first launches the
+// delayed operations, so that results equal those of operations in the order of their calls. The choice of kernels
+// depends on the order of operations and on the number of columns, never on the number of rows.
 type held struct {
 	kind holding
 
@@ -22,25 +22,25 @@ type held struct {
 
 	layout layout.Kind // for holdStore
 	store  cuda.StoreLatentArgs
-	stored [2]kernel.Tensor // tensors that store reads
+	stored [2]kernel.Tensor // tensors that the field store reads
 
 	turn    cuda.TurnArgs // for holdTurn
 	turned  kernel.Tensor // rows that turn rotates
-	copied  bool          // turn also copies the rows to latent queries
+	copied  bool          // turn also copies the rotated columns to the latent queries (Absorb)
 	scratch []cuda.Ptr    // memory of the held operations
 
 	bands heldBands // for holdBands
 
 	staged heldStaged // for holdStaged
 
-	heads cuda.HeadNormArgs // for holdHeads; its rows are turned
+	heads cuda.HeadNormArgs // for holdHeads; its rows are in the field turned
 
 	mix   cuda.HyperMixArgs // for holdMix, and for holdMixNorm, whose norm is in norm
 	mixed kernel.Tensor     // output of mix
 
-	parts heldParts // parts that run before the operation of kind
+	parts heldParts // parts that are launched before the operation of kind
 
-	routes bool // a choice of experts is held, with a sum or without
+	routes bool // a choice of experts is delayed, with or without a sum
 	route  cuda.RouteArgs
 }
 
@@ -60,7 +60,7 @@ const (
 	holdMixNorm
 )
 
-// heldSum describes terms that are not yet added to rows: a product, then the results of experts.
+// heldSum describes terms whose addition to rows is delayed: a matrix product, then the results of experts.
 type heldSum struct {
 	rows    kernel.Tensor
 	delta   cuda.Ptr // bf16 [rows, stride], or zero
@@ -68,8 +68,9 @@ type heldSum struct {
 	experts cuda.ExpertsArgs // Results is zero if there are none
 }
 
-// heldStaged is a float32 product in scratch memory that is not yet copied to out; its rows are as wide as the stored
-// matrix. It is the mixture of residual streams, which its reader can also read in scratch memory.
+// heldStaged is a float32 product in scratch memory whose copy to out is delayed; its rows are as wide as the stored
+// matrix. It is the product that gives the coefficients of residual streams, and the operation that uses them can read
+// it in scratch memory.
 type heldStaged struct {
 	out    kernel.Tensor
 	at     cuda.Ptr
@@ -83,7 +84,7 @@ type rowCodes struct {
 	exact         bool
 }
 
-// begin launches held operations and checks the arguments of the next operation.
+// begin launches the delayed operations and checks the arguments of the next operation.
 func (d *Device) begin(a interface{ Check() error }) error {
 	if err := d.settle(); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (d *Device) begin(a interface{ Check() error }) error {
 	return a.Check()
 }
 
-// settle launches held operations.
+// settle launches the delayed operations.
 func (d *Device) settle() error {
 	if d.held.kind == holdNothing && !d.held.routes && !d.held.parts.held() {
 		return nil
@@ -99,8 +100,8 @@ func (d *Device) settle() error {
 	return d.release(nil)
 }
 
-// release launches the held operations. If codes are requested, a held norm or activation also writes its result as
-// codes.
+// release launches the delayed operations. If to is not nil, a delayed norm or activation also writes its result as
+// e4m3 codes.
 func (d *Device) release(to *rowCodes) error {
 	h := &d.held
 	kind := h.kind
@@ -152,7 +153,7 @@ func normable(t kernel.Tensor) bool {
 		t.Cols <= cuda.MaxNormColumns && t.Rows > 0
 }
 
-// releaseNorm launches a held sum and, if norm is set, its norm.
+// releaseNorm launches a delayed sum and, if norm is set, its norm.
 func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
 	a := d.normArgs(norm, to)
 	if d.held.parts.held() {
@@ -161,7 +162,7 @@ func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
 	return d.kernels.NormQuantise(d.stream, &a)
 }
 
-// normArgs returns the arguments of a held sum and, if norm is set, of its norm.
+// normArgs returns the arguments of a delayed sum and, if norm is set, of its norm.
 func (d *Device) normArgs(norm bool, to *rowCodes) cuda.NormQuantiseArgs {
 	s, n := &d.held.sum, &d.held.norm
 	x := s.rows
@@ -189,7 +190,7 @@ func (d *Device) normArgs(norm bool, to *rowCodes) cuda.NormQuantiseArgs {
 	return a
 }
 
-// releaseGate launches a held activation.
+// releaseGate launches a delayed activation.
 func (d *Device) releaseGate(to *rowCodes) error {
 	g := &d.held.gate
 	if to == nil {
@@ -208,13 +209,13 @@ func flag(on bool) int32 {
 	return 0
 }
 
-// makes reports whether the held operation computes exactly the rows x.
+// makes reports whether the delayed operation computes exactly the rows x.
 func (h *held) makes(x kernel.Tensor) bool {
 	return (h.kind == holdNorm || h.kind == holdMixNorm) && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
 }
 
-// Norm normalises rows. It is held for the matrix product that multiplies the rows. It is fused with a held sum of its
-// rows, with residual streams that are held, and with held parts.
+// Norm normalises rows. It is delayed, to be fused with the matrix product that multiplies the rows. It is fused with a
+// delayed sum of its rows, with a delayed sum of residual streams, and with delayed parts.
 func (d *Device) Norm(a kernel.NormArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -248,7 +249,7 @@ func (d *Device) Norm(a kernel.NormArgs) error {
 	return nil
 }
 
-// Gate computes silu(Gate) * Up. It is held for the product that multiplies the result.
+// Gate computes silu(Gate) * Up. It is delayed, to be fused with the product that multiplies the result.
 func (d *Device) Gate(a kernel.GateArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -262,15 +263,16 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	return nil
 }
 
-// holdDelta holds the sum of rows and a matrix product that is in scratch memory. The scratch memory is freed when the
-// sum is released.
+// holdDelta delays the addition of a matrix product, which is in scratch memory, to rows. The scratch memory is freed
+// when the sum is launched.
 func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
 	h := &d.held
 	h.kind, h.sum = holdSum, heldSum{rows: rows, delta: delta, stride: stride}
 	h.scratch = append(h.scratch, delta)
 }
 
-// holdResults holds the weighted sum of the experts' results, after a matrix product that is held for these rows.
+// holdResults delays the addition of the experts' weighted results to rows, after a delayed matrix product for these
+// rows.
 func (d *Device) holdResults(rows kernel.Tensor, a *cuda.ExpertsArgs, scratch cuda.Ptr) {
 	h := &d.held
 	h.kind, h.sum.rows, h.sum.experts = holdSum, rows, *a
@@ -286,7 +288,7 @@ func overlap(a, b kernel.Tensor) bool {
 	return first < second.Add(b.Extent()) && second < first.Add(a.Extent())
 }
 
-// apart launches held operations if the next operation writes memory that a held store reads.
+// apart launches the delayed operations if the next operation writes memory that a delayed store reads.
 func (d *Device) apart(writes ...kernel.Tensor) error {
 	for _, w := range writes {
 		for _, t := range d.held.stored {

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// HyperPre computes the mixture of the residual streams that one site reads.
+// HyperPre computes the input of a sublayer from the residual streams.
 func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	if err := d.beginMix(&a, a.Mix); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	return d.mix(&args, a.Out, a.Mix)
 }
 
-// HyperHead collapses the streams.
+// HyperHead computes one row per token from the streams after the last layer.
 func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	if err := d.beginMix(&a, a.Mix); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	return d.mix(&args, a.Out, a.Mix)
 }
 
-// beginMix launches held operations, except a mixture that the next operation reads in scratch memory, and checks the
-// arguments of that operation.
+// beginMix checks the arguments of an operation on residual streams and launches the delayed operations, except a
+// product that the operation reads in scratch memory.
 func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error {
 	if d.held.kind == holdStaged && d.held.staged.out == mix && !d.held.routes && !d.held.parts.held() {
 		return a.Check()
@@ -52,8 +52,8 @@ func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error
 	return d.begin(a)
 }
 
-// mix holds a mixture of residual streams for the norm of its output. If the matrix product is staged, the
-// kernel reads it in scratch memory and copies it to mix.
+// mix delays a sum of residual streams, to be fused with the norm of its output. If the matrix product is in scratch
+// memory (heldStaged), the kernel reads it there and copies it to mix.
 func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	h := &d.held
 	if h.kind == holdStaged {
@@ -63,7 +63,7 @@ func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	return nil
 }
 
-// streams returns the arguments that HyperPre and HyperHead have in common.
+// streams returns the arguments that are common to HyperPre and HyperHead.
 func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 	r.dtype("x", x, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)
@@ -72,7 +72,7 @@ func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 		Streams: r.count("streams", n)}
 }
 
-// HyperPost writes a sublayer's output into the streams.
+// HyperPost adds a sublayer's output to the streams.
 func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 	adds := d.addsUp(&a)
 	if !adds {
@@ -100,8 +100,8 @@ func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 	return errors.Join(d.kernels.HyperPostSum(d.stream, &sum), d.release(nil))
 }
 
-// addsUp reports whether the output of a sublayer is the results of experts that are not yet added up. The sum is then
-// computed when it is written into the streams.
+// addsUp reports whether the output of a sublayer is a delayed sum of experts' results. The sum is then computed in the
+// launch that adds it to the streams.
 func (d *Device) addsUp(a *kernel.HyperPostArgs) bool {
 	h := &d.held
 	return h.kind == holdSum && !h.routes && h.sum.experts.Results != 0 && h.sum.rows == a.Sub &&
@@ -109,7 +109,8 @@ func (d *Device) addsUp(a *kernel.HyperPostArgs) bool {
 		stride(a.X)%8 == 0
 }
 
-// HeadNorm normalises every head, without weights. It is held: if the heads are rotated next, both run in one kernel.
+// HeadNorm normalises every head, without weights. It is delayed: if the heads are rotated next, both run in one
+// kernel.
 func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

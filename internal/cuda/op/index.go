@@ -24,7 +24,7 @@ func indexRecipe(ropeAt int, p kernel.Pairing, hadamard bool, scales num.ScaleMo
 	return v
 }
 
-// StoreIndex normalises, rotates and quantises indexer keys, in one launch with latent rows that are held.
+// StoreIndex normalises, rotates and quantises indexer keys, in one launch with a delayed store of latent rows.
 func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	return d.kernels.WriteIndexKeys(d.stream, &args)
 }
 
-// keyWriter returns the arguments that all writers of indexer keys have in common.
+// keyWriter returns the arguments that are common to all writers of indexer keys.
 func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
 	r.dtype("keys", keys, kernel.BF16)
 	r.packed("slots", slots)
@@ -74,8 +74,8 @@ func (r *require) indexPool(p kernel.Pool) {
 	}
 }
 
-// StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to bf16
-// before it is rotated. Finished keys have neither norm nor rotation.
+// StoreKeys normalises, rotates and quantises indexer keys that Compress computed. The normalised key is rounded to
+// bf16 before it is rotated. Without a norm, keys are stored without both.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	return d.kernels.GatherIndexSlots(d.stream, &args)
 }
 
-// IndexQuery rotates and quantises indexer queries and folds their scales into the weights, in one launch with held
-// stores of rows and keys.
+// IndexQuery rotates and quantises indexer queries and multiplies the weights by their scales, in one launch with
+// delayed stores of rows and keys.
 func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := a.Check(); err != nil {
 		return err

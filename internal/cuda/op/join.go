@@ -16,7 +16,7 @@ type joined struct {
 	members []*matrix
 }
 
-// Join makes matrices adjacent in memory, at the end of a load if one is in progress. Matrices that multiply one set of
+// Join moves matrices to adjacent memory, at the end of a load if one is in progress. Matrices that multiply one set of
 // rows, or adjacent columns of one tensor (bands.go), are then multiplied in one launch.
 func (d *Device) Join(list ...kernel.Matrix) error {
 	if d.upload != nil {
@@ -79,7 +79,7 @@ func (d *Device) join(list []kernel.Matrix) (err error) {
 	return err
 }
 
-// gather copies a piece of each matrix to new memory, one after the other, and frees the old memory.
+// gather copies a part of each matrix (values or scales) to new memory, without gaps, and frees the old memory.
 func (d *Device) gather(list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) (cuda.Ptr, error) {
 	total := int64(0)
 	for _, w := range list {
@@ -111,7 +111,7 @@ func (d *Device) gather(list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) 
 }
 
 // together returns the number of projections, from the first on, that one product can compute: all members of a group
-// in their order, whose outputs are adjacent columns of one tensor. It is 1 if there is no such group.
+// in their order, whose outputs are adjacent columns of one tensor. It returns 1 if there is no such group.
 func together(to []kernel.Projection) int {
 	g := to[0].W.(*matrix).group
 	if g == nil || len(to) < len(g.members) {

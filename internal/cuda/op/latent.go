@@ -6,8 +6,8 @@ import (
 )
 
 // Absorb projects queries into latent space: for each head, a product with its part of the transposed up-projection,
-// and a copy of the rotated columns. If the rotation of the queries is held, the copy becomes part of it and stays held
-// for Locate.
+// and a copy of the rotated columns. If the rotation of the queries is delayed, the copy becomes a part of it, and both
+// stay delayed, to be fused with Locate.
 func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -34,14 +34,15 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := d.perHead(&r, &x); err != nil || a.Q.Rows == 0 || n.Rope == 0 {
 		return err
 	}
-	// The product reads the other columns of a head, so it may run before the rotation.
+	// The product reads only columns that are not rotated, so it may run before the rotation.
 	t := &h.turn.Rotate
 	t.Copy, t.CopyStride, t.CopyDim, t.CopyOffset = at(a.Out), stride(a.Out), int32(n.Row()), int32(n.Latent)
 	h.kind, h.turned, h.copied, h.turn.Locate = holdTurn, a.Q, true, cuda.LocateArgs{}
 	return nil
 }
 
-// Expand projects attention outputs out of latent space: for each head, a product with its part of the up-projection.
+// Expand projects attention outputs from latent space to value heads: for each head, a product with its part of the
+// up-projection.
 func (d *Device) Expand(a kernel.ExpandArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 	return d.perHead(&r, &x)
 }
 
-// heads returns the product of rows that has one batch entry for each head.
+// heads returns the description of a batched matrix product with one batch entry for each head.
 func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product {
 	for _, t := range []struct {
 		name string

@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Linear attention with a gate for each channel, and operations for pools of index keys. Rows of a sequence are
-// computed in order, so that their results depend neither on the division of the sequence into passes nor on other
+// This file has linear attention with a gate for each channel, and operations for pools of index keys. Rows of a
+// sequence are computed in order, so results do not depend on the division of the sequence into passes, nor on other
 // sequences.
 
 // sequences returns the kernels' description of sequences. The numbers of slots and snapshots follow from the rows of
@@ -128,7 +128,7 @@ func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
 	return d.kernels.LayerNorm(d.stream, &args)
 }
 
-// MeanStreams collapses residual streams to their mean.
+// MeanStreams computes the mean of residual streams.
 func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -144,8 +144,8 @@ func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	return d.kernels.MeanStreams(d.stream, &args)
 }
 
-// Spread converts pools to the slots of their tokens. A pool that is not completely visible to a row, or a token
-// beyond its table, raises a fault.
+// Spread converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a token
+// beyond the page table, raises a fault.
 func (d *Device) Spread(a kernel.SpreadArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

@@ -9,20 +9,20 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights are copied through page-locked memory: readers copy pieces of the mapped files into buffers while the copy
-// engine copies other buffers to the device. Pieces, and the kernels that rearrange them, are enqueued in the order in
-// which weights are prepared.
+// Weights are copied through page-locked memory: reader goroutines copy parts of the mapped files into buffers, while
+// the copy engine copies other buffers to the device. Pieces, and the kernels that rearrange them, are enqueued in the
+// order in which weights are prepared.
 
 const (
-	// pieceBytes is the size of a buffer: copies of 4 MiB reach 53 GB/s of the bus's 54, and locking memory takes 0.5
-	// ms per MiB.
+	// pieceBytes is the size of a buffer: copies of 4 MiB reach 53 of the bus's 54 GB/s, and page-locking memory takes
+	// 0.5 ms per MiB.
 	pieceBytes = 4 << 20
 	// mostReaders is the number of goroutines that read files: each copies 6 to 7 GB/s of cached pages.
 	mostReaders = 12
 	// sparePieces is the number of buffers that are being copied to the device while readers fill others.
 	sparePieces = 4
-	// smallBytes is the maximum size of a copy that shares a buffer with others, such as block scales. Copies from
-	// memory that is not page-locked would wait for all earlier copies.
+	// smallBytes is the maximum size of a copy that shares a buffer with others, such as block scales. Small copies
+	// also use page-locked buffers, because a copy from other memory waits for all earlier copies.
 	smallBytes = 256 << 10
 )
 
@@ -41,7 +41,7 @@ type upload struct {
 	small   [2]*piece         // buffers for small copies; the enqueuing goroutine fills them alternately
 	turn    int               // index of the small buffer in use
 	used    int               // bytes used in that buffer
-	joins   [][]kernel.Matrix // groups of matrices to join at the end
+	joins   [][]kernel.Matrix // groups of matrices to join at the end of the load
 
 	mu  sync.Mutex
 	err error // first error of the enqueuing goroutine
@@ -56,7 +56,7 @@ type piece struct {
 	filled chan struct{} // receives a value each time the buffer was filled
 }
 
-// task is an item to enqueue on the stream: the copy of a filled piece, or another operation.
+// task is work to enqueue on the stream: the copy of a filled piece, or another operation.
 type task struct {
 	piece *piece
 	to    cuda.Ptr
@@ -123,7 +123,7 @@ func (d *Device) loaded(body func(*upload) error) error {
 	return errors.Join(err, d.EndLoad())
 }
 
-// read fills pieces from files until there are no more.
+// read fills pieces from files until the channel fills is closed.
 func (u *upload) read() {
 	for p := range u.fills {
 		if p.sent {
@@ -196,7 +196,7 @@ func (u *upload) copy(to cuda.Ptr, from []byte) error {
 	return nil
 }
 
-// piece returns a free buffer. If there are only a few buffers, it allocates one.
+// piece returns a free buffer. If none is free, it allocates one or, at the maximum number of buffers, waits.
 func (u *upload) piece() (*piece, error) {
 	select {
 	case p := <-u.free:
@@ -214,7 +214,6 @@ func (u *upload) piece() (*piece, error) {
 	return p, err
 }
 
-// newPiece makes a buffer.
 func (u *upload) newPiece(bytes int64) (*piece, error) {
 	memory, err := u.d.gpu.AllocHost(bytes)
 	if err != nil {
@@ -227,7 +226,7 @@ func (u *upload) newPiece(bytes int64) (*piece, error) {
 	return &piece{memory: memory, used: used, filled: make(chan struct{}, 1)}, nil
 }
 
-// copySmall copies through two buffers that small copies share: one is filled while the other is copied to the device.
+// copySmall copies through one of two buffers for small copies: one is filled while the other is copied to the device.
 func (u *upload) copySmall(to cuda.Ptr, from []byte) error {
 	if p := u.small[u.turn]; p != nil && u.used+len(from) > len(p.memory.Bytes()) {
 		p.sent = true

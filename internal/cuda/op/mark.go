@@ -23,7 +23,7 @@ func (m *marks) open(gpu *cuda.Device) (err error) {
 }
 
 // Mark enqueues a write of the stage if it differs from the previous stage. A write takes 1.5 us and prevents the next
-// kernel from starting early, so single operations are not marked, and a captured pass has one mark in all.
+// kernel from starting early, so only stages are marked, and a captured pass has a single mark.
 func (d *Device) Mark(m kernel.Mark) error {
 	if m == d.marks.last || d.marks.off {
 		return nil
@@ -40,6 +40,6 @@ func (d *Device) markReplay() error {
 
 // Reached returns the latest mark that the device has written.
 func (d *Device) Reached() kernel.Mark {
-	// In bounds: the driver's memory has four bytes at a multiple of four, and stays valid as long as the device.
+	// In bounds: the memory has at least four bytes, is aligned to four, and is valid as long as the device.
 	return kernel.Mark(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(d.marks.memory.Bytes())))))
 }

@@ -10,7 +10,7 @@ import (
 
 // Buffer is device memory.
 type Buffer struct {
-	ptr    cuda.Ptr // zero when it holds no bytes
+	ptr    cuda.Ptr // zero if the size is 0
 	bytes  int64
 	memory *cuda.Buffer // buffer to free; nil for scratch memory
 }
@@ -36,10 +36,10 @@ func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
 // Free releases memory. The next Sync reports an error of the driver.
 func (d *Device) Free(b kernel.Buffer) {
 	if m := b.(*Buffer); m.memory != nil {
-		_ = d.settle() // an error here occurs again in Sync
+		_ = d.settle() // Sync returns this error again
 		m.ptr = 0
 		d.freed++
-		_ = m.memory.Free() // Free waits for work that uses the memory; an error there occurs again in Sync
+		_ = m.memory.Free() // Free waits for work that uses the memory; Sync returns its error again
 	}
 }
 
@@ -72,7 +72,7 @@ func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	return d.Sync()
 }
 
-// Sync waits for everything enqueued and reports faults that kernels raised.
+// Sync waits for everything enqueued and returns an error for faults that kernels raised.
 func (d *Device) Sync() error {
 	if err := d.settle(); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (d *Device) Sync() error {
 	return d.faulted(words[:])
 }
 
-// copyFaults enqueues copies of the fault bits, and of the word with the number of a missing rank, to eight bytes of
-// `to`.
+// copyFaults enqueues copies of the fault bits, and of the word with the number of a missing rank, to the eight bytes
+// of `to`.
 func (d *Device) copyFaults(to []byte) error {
 	if d.peer != nil {
 		if err := d.stream.CopyToHost(to[4:8], d.peer.args.State.Add(4*cuda.ReduceFault)); err != nil {
@@ -155,7 +155,7 @@ func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	return err
 }
 
-// mostCounted is the maximum number of rows of tables with a row for each token: more than any pass has.
+// mostCounted is the length of Device.count, above the number of rows of any pass.
 const mostCounted = 1 << 16
 
 // countUp allocates device memory with the numbers 0, 1, 2, ...
@@ -170,7 +170,7 @@ func (d *Device) countUp() (err error) {
 	return d.stream.CopyToDevice(d.count.Ptr(), list)
 }
 
-// counting returns device memory that contains 0, 1, 2, ... up to at least n-1.
+// counting returns device memory that contains the numbers 0, 1, 2, ... up to at least n-1.
 func (d *Device) counting(n int) (cuda.Ptr, error) {
 	if n > mostCounted {
 		return 0, fmt.Errorf("%w: cuda: the pass has %d rows, want at most %d", kernel.ErrUnsupported, n, mostCounted)

@@ -12,14 +12,13 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights that stay packed in device memory: a product widens them to bf16 in registers (cuda/src/sm90/packed). Values
-// with more bits than bf16 are rounded once.
+// This file prepares weights that are stored packed in device memory and converted to bf16 in registers
+// (kernel/cuda/src/sm90/packed). Values with more bits than bf16 are rounded once.
 
 // takenFormats is the list of supported formats in error messages.
 const takenFormats = "f32, f16, bf16, e4m3, NVFP4, MXFP4, int4 and int8 in groups of multiples of 32, and of GGUF's " +
 	"types Q8_0, Q4_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS and MXFP4"
 
-// described returns the name of a weight's format.
 func described(w kernel.Weight) string {
 	if !w.Scale.Given() {
 		return fmt.Sprintf("a weight of type %v", w.Data.DType)
@@ -28,7 +27,7 @@ func described(w kernel.Weight) string {
 		w.BlockRows, w.BlockCols)
 }
 
-// packedFormat returns the format in which a weight stays packed, if any.
+// packedFormat returns the format in which a weight is stored packed, and whether there is one.
 func packedFormat(w kernel.Weight) (cuda.PackedFormat, bool) {
 	group := ""
 	switch {
@@ -69,13 +68,13 @@ func isBlocks(w kernel.Weight) bool {
 	return ok
 }
 
-// packedBlocks are the types of GGUF files that stay packed.
+// packedBlocks maps types of GGUF files to the formats in which they are stored packed.
 var packedBlocks = map[block.Format]cuda.PackedFormat{block.Q4_0: "u4_g32_any", block.Q8_0: "i8_g32_any",
 	block.MXFP4: "mxfp4", block.Q2_K: "q2_k", block.Q3_K: "q3_k", block.Q4_K: "q4_k", block.Q5_K: "q5_k",
 	block.Q6_K: "q6_k", block.IQ2_XXS: "iq2_xxs", block.IQ2_XS: "iq2_xs", block.IQ2_S: "iq2_s",
 	block.IQ3_XXS: "iq3_xxs", block.IQ3_S: "iq3_s", block.IQ4_NL: "iq4", block.IQ4_XS: "iq4"}
 
-// Slow describes how products with a block format are computed if that is slow, and is empty otherwise.
+// Slow returns a text about how products with a block format are computed, if they are slow; otherwise an empty text.
 func Slow(f block.Format) string {
 	if _, ok := packedBlocks[f]; !ok {
 		return "stored as BF16"
@@ -134,7 +133,7 @@ func onHost(w kernel.Weight, tried bool) (kernel.Weight, error) {
 		Stride: in}, Pow2Rows: w.Pow2Rows}, nil
 }
 
-// preparePacked uploads a weight that stays packed.
+// preparePacked uploads a weight that is stored packed.
 func (d *Device) preparePacked(w kernel.Weight, f cuda.PackedFormat) (kernel.Matrix, error) {
 	r := require{op: "prepare"}
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), stored: w.Out(), kind: cuda.ProductBF16, packed: f}
@@ -160,13 +159,13 @@ func (d *Device) preparePacked(w kernel.Weight, f cuda.PackedFormat) (kernel.Mat
 	})
 }
 
-// factors copies the factors of sums of two weights, which share tiles, to device memory.
+// factors copies the factors of two weights, by which their sums are multiplied, to device memory.
 func (u *upload) factors(to cuda.Ptr, f cuda.PackedFormat, first, second kernel.Weight) error {
 	b := binary.LittleEndian.AppendUint32(nil, math.Float32bits(f.Factor(first.Factor)))
 	return u.copy(to, binary.LittleEndian.AppendUint32(b, math.Float32bits(f.Factor(second.Factor))))
 }
 
-// packOne stages a weight, or two that share tiles, and packs them.
+// packOne copies a weight to device memory and packs it; second, if not nil, is packed into the same tiles.
 func (u *upload) packOne(f cuda.PackedFormat, w kernel.Weight, second *kernel.Weight, to cuda.Ptr) error {
 	list := []kernel.Weight{w}
 	if second != nil {
@@ -280,8 +279,8 @@ func (p *rowProducts) run(x *cuda.Product, w *matrix) error {
 	return p.kernels.MultiplyPacked(p.stream, &y)
 }
 
-// packedExperts returns the formats in which the matrices of a layer's experts stay packed, one for gate and up and one
-// for down. ok is false if other kernels read them, such as the kernels for MXFP4 of safetensors.
+// packedExperts returns the formats in which the matrices of a layer's experts are stored packed: one for gate and up,
+// one for down. ok is false if other kernels multiply them, such as the kernels for MXFP4 of safetensors.
 func packedExperts(w *kernel.ExpertWeights) (gateUp, down cuda.PackedFormat, ok bool) {
 	gateUp, ok = packedFormat(w.Gate[0])
 	down, also := packedFormat(w.Down[0])
@@ -304,7 +303,7 @@ func packedExperts(w *kernel.ExpertWeights) (gateUp, down cuda.PackedFormat, ok 
 	return gateUp, down, true
 }
 
-// packFormat is pack for experts in a packed format.
+// packFormat is like pack, for experts in a packed format.
 func (u *upload) packFormat(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts, after func(e int) error) error {
 	gateUp, gateUpFactors, down, downFactors := x.shape.PackedBytes()
 	f, g := x.shape.Packed, x.shape.PackedDown

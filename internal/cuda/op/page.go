@@ -68,7 +68,7 @@ func (d *Device) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) 
 // collected is an event whose Wait is called once.
 type collected struct{ done *cuda.Event }
 
-// Wait waits for the copies. Faults of earlier kernels are reported where results are fetched.
+// Wait waits for the copies. Faults of earlier kernels are not returned here but when results are fetched.
 func (c collected) Wait() error {
 	err := c.done.Sync()
 	if e := c.done.Close(); err == nil {

@@ -5,9 +5,10 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// heldParts are operations of a layer of DeepSeek-V4 between two products: storing entries and keys, closing groups,
-// storing rows, preparing heads and indexer queries. No part reads or writes memory that another part writes. They are
-// held, and one launch runs them when another operation is called, together with a norm if that was called last.
+// heldParts are operations of a layer of DeepSeek-V4 between two products: storing entries and keys, compressing
+// groups, storing rows, preparing heads and indexer queries. No part reads or writes memory that another part writes.
+// They are delayed until another operation is called, and then run in one launch, together with a norm if that was
+// called last.
 type heldParts struct {
 	args   cuda.PartsArgs
 	counts [3]int // number of copies to places, of copies from places, and of rotations
@@ -15,13 +16,13 @@ type heldParts struct {
 	writes []kernel.Tensor
 }
 
-// mostAlike is the maximum number of copies, or of rotations, in one launch.
+// mostAlike is the maximum number of parts of one kind, copies or rotations, in one launch.
 const mostAlike = 4
 
-// held reports whether any parts are held.
+// held reports whether any parts are delayed.
 func (p *heldParts) held() bool { return len(p.writes) > 0 }
 
-// apart reports whether an operation can run in parallel with the held parts.
+// apart reports whether an operation can run in parallel with the delayed parts.
 func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	for _, w := range p.writes {
 		for _, t := range reads {
@@ -42,8 +43,9 @@ func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	return true
 }
 
-// part prepares for holding a further part, which reads and writes these tensors. It first launches other held
-// operations, and held parts that share memory with the new part or, if taken is set, have its kind.
+// part is called before a part is delayed, with the tensors that it reads and writes. It first launches all delayed
+// operations if one of them is not a part, if they share memory with the new part, or if taken is set: no place for a
+// part of this kind is left.
 func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
 	h := &d.held
 	if h.kind != holdNothing || h.routes || taken || !h.parts.apart(reads, writes) {
@@ -66,7 +68,7 @@ func (d *Device) releaseParts(norm *cuda.NormQuantiseArgs) error {
 	return d.kernels.Parts(d.stream, &args)
 }
 
-// joinsParts reports whether a norm can run in one launch with the held parts.
+// joinsParts reports whether a norm can run in one launch with the delayed parts.
 func (d *Device) joinsParts(a *kernel.NormArgs) bool {
 	h := &d.held
 	return h.kind == holdNothing && !h.routes && h.parts.held() && a.X.Cols <= cuda.PartColumns &&

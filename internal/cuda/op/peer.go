@@ -16,8 +16,8 @@ var _ kernel.Peer = (*Device)(nil)
 // exchanges take several launches.
 const halfBytes = 16 << 20
 
-// sharedBlocks is the maximum number of blocks of a rank that shares its GPU with other ranks: ranks that wait leave
-// most multiprocessors to the ranks that still compute.
+// sharedBlocks is the maximum number of blocks of a rank that shares its GPU with other ranks: the blocks of ranks that
+// wait then occupy only a few multiprocessors.
 const sharedBlocks = 8
 
 // peer is a rank's kernel.Collective: kernels on the rank's own stream that read the memory of the other ranks.
@@ -59,7 +59,7 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.C
 		list = append(list, &peer{dev: dev})
 	}
 	for r, p := range list {
-		p.dev.peer = p // closing the device then also frees the memory allocated below
+		p.dev.peer = p // closing the device frees the memory that is allocated below
 		if shared.Staging[r], err = p.take(2 * halfBytes); err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (p *peer) missing(word uint32) error {
 		kernel.ErrLost, word-1, p.args.Ranks, time.Duration(p.args.Timeout), p.args.Rank)
 }
 
-// AllReduce adds rows over all ranks, in pieces of at most halfBytes.
+// AllReduce adds rows over all ranks, in launches of at most halfBytes.
 func (p *peer) AllReduce(a kernel.AllReduceArgs) error {
 	if err := p.dev.begin(&a); err != nil {
 		return err
@@ -177,7 +177,7 @@ type gathered struct {
 	first int64
 }
 
-// gather copies the rows x of each rank to their positions in out on all ranks, in pieces of at most halfBytes.
+// gather copies the rows x of each rank to their positions in out on all ranks, in launches of at most halfBytes.
 func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gathered) error {
 	r := require{op: op}
 	size := x.DType.Size()
@@ -211,7 +211,7 @@ func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gather
 	return r.err
 }
 
-// ReduceScatter adds the rank's columns over all ranks, in pieces of at most halfBytes.
+// ReduceScatter adds the rank's columns over all ranks, in launches of at most halfBytes.
 func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	n := int(p.args.Ranks)
 	if err := errors.Join(p.dev.settle(), a.Fits(n)); err != nil {
@@ -243,7 +243,7 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 }
 
 // local computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation may be
-// held.
+// delayed.
 func (d *Device) local(r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
 	cuda.Ptr, error) {
 	bytes := max(4*int64(ids.Rows)*int64(ids.Cols), 16)

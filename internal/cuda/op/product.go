@@ -7,9 +7,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Multiply multiplies rows by a weight. Rows that are multiplied by e4m3 blocks are quantised per 128 columns first. A
-// product that
-// is added to Out is rounded to the type of Out before the sum.
+// Multiply multiplies rows by a weight. If the weight is e4m3 in blocks, the rows are first quantised per 128 columns.
+// A product that is added to Out is rounded to the type of Out before the sum.
 func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -28,7 +27,7 @@ func (d *Device) Project(a kernel.ProjectArgs) error {
 	return d.products("project", a.X, a.To, false)
 }
 
-// products computes products of the rows x. If the operation that computes the rows is held, it also quantises them.
+// products computes products of the rows x. If the operation that computes the rows is delayed, it also quantises them.
 func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, add bool) error {
 	if !d.held.makes(x) {
 		if err := d.settle(); err != nil {
@@ -97,8 +96,8 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	})
 }
 
-// release launches the operation that computes the rows, if it is held. If w is given, it also writes the rows as codes
-// for w.
+// release launches the operation that computes the rows, if it is delayed. If w is not nil, it also writes the rows as
+// codes for products with w.
 func (p *rowProducts) release(w *matrix) error {
 	if d := p.Device; d.held.kind == holdNothing || w == nil {
 		return d.settle()
@@ -116,12 +115,12 @@ func direct(out kernel.Tensor, w *matrix) bool {
 
 func aligned256(n int64) int64 { return (n + 255) &^ 255 }
 
-// rowProducts are products of one set of rows in progress.
+// rowProducts holds the state of several products of the same rows.
 type rowProducts struct {
 	*Device
 	x                     kernel.Tensor
 	rows, k               int32
-	codes, scales, staged cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), scaleStride], and a product that Out cannot take
+	codes, scales, staged cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), scaleStride], and one product of another shape
 	sums                  cuda.Ptr // memory for sums of parts of k; 0 if no product uses it
 	beside                bool     // the last launch was a product of these rows that wrote directly to its output
 	leads                 bool     // another product of these rows follows
@@ -167,8 +166,8 @@ func (p *rowProducts) of(w *matrix) cuda.Product {
 	return x
 }
 
-// sumBytes returns the memory for partial sums that makes the product with a weight, or with its group of weights,
-// faster.
+// sumBytes returns the size of memory for partial sums with which the product with a weight, or with its group of
+// weights, is faster.
 func (p *rowProducts) sumBytes(w *matrix) int64 {
 	x := p.of(w)
 	n := x.SumBytes(p.gpu)
@@ -220,7 +219,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 	return p.kernels.MoveRows(p.stream, &a)
 }
 
-// staysStaged reports whether a matrix product is held in scratch memory (heldStaged): it is the only product of its
+// staysStaged reports whether a matrix product stays in scratch memory (heldStaged): it is the only product of its
 // rows, with a bf16 weight and a float32 result, and no kernel can write its output directly.
 func staysStaged(to []kernel.Projection, add bool) bool {
 	w := to[0].W.(*matrix)
@@ -228,7 +227,7 @@ func staysStaged(to []kernel.Projection, add bool) bool {
 		!direct(to[0].Out, w)
 }
 
-// multiplyStaged computes a product that is held in scratch memory.
+// multiplyStaged computes a product in scratch memory and delays its copy to out.
 func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
 	x := p.of(w)
 	x.Input, x.InputStride, x.OutF32 = at(p.x), stride(p.x), true
@@ -246,7 +245,7 @@ func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
 	return nil
 }
 
-// multiplyAdd computes a product in scratch memory. Its addition to out is held.
+// multiplyAdd computes a product in scratch memory. Its addition to out is delayed.
 func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix) error {
 	delta, err := p.scratch.Get(2 * int64(p.rows) * int64(w.stored))
 	if err != nil {
@@ -260,7 +259,8 @@ func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix)
 	return nil
 }
 
-// multiplyFolded launches a product with a folded weight. The encoded calls are stored, as in product.
+// multiplyFolded launches a product with a folded weight. The encoded calls are stored for the next pass, as in
+// product.
 func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
 	d, scratch := p.Device, x.Sums
 	if x.Sums != 0 {
@@ -284,7 +284,7 @@ func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
 const mostCalls = 8192
 
 // product launches a matrix product. The encoded arguments are stored for the next pass: equal passes multiply at equal
-// addresses, and encoding three tensor maps takes the host longer than a launch.
+// addresses, and encoding three tensor maps takes more host time than a launch.
 func (d *Device) product(x *cuda.Product) error {
 	call := d.calls[*x]
 	if call == nil {

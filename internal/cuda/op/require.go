@@ -43,7 +43,7 @@ func (r *require) aligned(name string, t kernel.Tensor, bytes int64) {
 	}
 }
 
-// count requires a number that fits the kernels' integers.
+// count requires a number that fits in the kernels' 32-bit integers.
 func (r *require) count(name string, n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
 		r.fail("there are %d %s, want 0 to %d", n, name, math.MaxInt32)
@@ -61,14 +61,14 @@ func (r *require) layout(p kernel.Pool, kinds ...layout.Kind) {
 	r.fail("the layout is %v, this backend has kernels for %v", p.Layout, kinds)
 }
 
-// pool returns the kernels' description of a pool.
+// pool returns the description of a pool for kernels.
 func (r *require) pool(p kernel.Pool) cuda.PoolView {
 	r.aligned("pool", p.Mem, 16)
 	return cuda.PoolView{Base: at(p.Mem), PageBytes: int64(p.Mem.Stride),
 		PageTokens: r.count("tokens of a page", p.PageTokens), Slots: r.count("slots", p.Slots())}
 }
 
-// angles returns the kernels' description of a table of rotations with a row for each token.
+// angles returns the description, for kernels, of a table of rotation angles with a row for each token.
 func (r *require) angles(t kernel.Tensor) cuda.RotaryView {
 	r.packed("angles", t)
 	r.aligned("angles", t, 16)

@@ -38,8 +38,8 @@ func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
 		Normalize: 1, Scale: a.Scale, Root: 1})
 }
 
-// route holds the routing for the experts that run next. A held sum stays held, unless the router reads or writes its
-// rows. args has the fields of the kind of router.
+// route delays the choice of experts, to run in one launch with the operations of the experts that follow. A delayed
+// sum stays delayed, unless the router reads or writes its rows. args has the fields that depend on the kind of router.
 func (d *Device) route(op string, logits, ids, weights kernel.Tensor, args cuda.RouteArgs) error {
 	if h := &d.held; h.kind != holdSum || h.routes || overlap(h.sum.rows, logits) || overlap(h.sum.rows, ids) ||
 		overlap(h.sum.rows, weights) {

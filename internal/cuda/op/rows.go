@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// element returns the kernels' number of a float type.
+// element returns the number that kernels use for a float type.
 func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	switch t.DType {
 	case kernel.F32:
@@ -22,7 +22,7 @@ func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 }
 
 // Embed looks up embeddings; tokens that another rank has become zeros. A token outside the table raises a fault. On a
-// single rank the operation is held, to run as a part of a later launch.
+// single rank the operation is delayed, to run as a part of a later launch.
 func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) er
 	return d.kernels.PickRows(d.stream, &args)
 }
 
-// Angles computes the cosines and sines of every row's rotation. It is held, to run as a part of a later launch.
+// Angles computes the cosines and sines of every row's rotation. It is delayed, to run as a part of a later launch.
 func (d *Device) Angles(a kernel.AngleArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -108,9 +108,9 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 	return nil
 }
 
-// Rotate applies RoPE in place. If the norm of the heads is held, norm and rotation become a held part. Otherwise the
-// rotation is held alone, because it can be fused with Absorb, which copies the rotated columns, and with the
-// quantisation of rows for banded products.
+// Rotate applies RoPE in place. If the norm of the heads is delayed, norm and rotation become a delayed part. Otherwise
+// the rotation alone is delayed, because it can be fused with Absorb, which copies the rotated columns, and with the
+// quantisation of rows for products in heldBands.
 func (d *Device) Rotate(a kernel.RotateArgs) error {
 	h := &d.held
 	normalised := h.kind == holdHeads && h.turned == a.X && int(h.heads.Heads) == a.Heads &&

@@ -40,7 +40,7 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 // mostNextN is the maximum number of rows of a request that the paged kernels score together.
 const mostNextN = 4
 
-// pagedScores scores paged keys. It scores adjacent rows together if the caller guarantees that they belong to one
+// pagedScores scores paged keys. It scores adjacent rows together if ScoreArgs.NextN states that they belong to one
 // request.
 func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	if a.Keys.PageTokens != layout.PageTokens {
@@ -88,7 +88,7 @@ func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 	return d.kernels.ScoreRagged(d.stream, x.Heads, &args)
 }
 
-// Select chooses the best scored positions.
+// Select chooses the positions with the highest scores.
 func (d *Device) Select(a kernel.SelectArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	return d.kernels.SelectedScores(d.stream, &values)
 }
 
-// Locate converts positions to slots, in one launch with a held copy of rotated queries.
+// Locate converts positions to slots, in one launch with a delayed copy of rotated queries.
 func (d *Device) Locate(a kernel.LocateArgs) error {
 	if err := a.Check(); err != nil {
 		return err

@@ -11,52 +11,52 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Experts in two memories. The device packs the resident experts of a layer one after the other; a table in device
-// memory has the position of each expert. Rows that chose experts of the host's workers are copied to page-locked
-// memory, and the workers' results are copied back to the results of these choices, so the weighted sum is computed as
-// with all experts on the device. Fetched experts are packed in page-locked memory and are multiplied group by group
-// after they are copied: for prompts by the copy engine, alternately into two halves of a buffer, ahead of the stream;
-// for decodes by a kernel that copies only the chosen experts. Only the division of a batch depends on the number of
-// rows, and it does not change the results.
+// This file prepares experts that are partly in host memory. The resident experts of a layer are packed in device
+// memory without gaps; a table in device memory has the position of each expert. Rows that chose experts of the host's
+// workers are copied to page-locked memory, and the workers' results are copied back to the results of these choices,
+// so the weighted sum is computed as with all experts on the device. Fetched experts are packed in page-locked memory
+// and are multiplied group by group after they are copied: for prompts by the copy engine, alternately into two halves
+// of a buffer, before the stream needs them; for decodes by a kernel that copies only the chosen experts. The number of
+// rows affects only how rows are divided into launches, which does not change the results.
 
 const (
 	// mailRows and mailPairs are the limits of an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
 	mailRows  = 512
 	mailPairs = 4096
 	// groupSlots and ringSlots are the numbers of fetched experts that are copied and multiplied together, for prompts
-	// and for decodes: 107 and 214 MB for DeepSeek-V4-Flash. In a decode a group takes five launches, even if no row
-	// chose its experts.
+	// and for decodes: 107 and 214 MB for DeepSeek-V4-Flash. In a decode, a group needs five launches, even if no row
+	// has chosen its experts.
 	groupSlots = 8
 	ringSlots  = 16
-	// drainTime is the time that Close waits for workers that compute.
+	// drainTime is the maximum time that Close waits for workers that are computing.
 	drainTime = 2 * time.Second
 )
 
 // notHere is the table entry of experts that are neither on this device nor computed by the host's workers.
 const notHere = cuda.OnHost - 1
 
-// split describes in which memories the experts of a layer are.
+// split describes where the experts of a layer are stored, for a layer with experts in host memory.
 type split struct {
 	methods  kernel.ExpertMethods
 	resident []int            // experts packed on the device, in this order
-	here     [2]bool          // whether some resident experts are multiplied, for decode rows and for prompt rows
+	here     [2]bool          // whether any experts are resident, for decode rows and for prompt rows
 	tables   [2]cuda.Ptr      // i32 [experts]: tables for decode rows and for prompt rows
 	hosted   [2]bool          // whether the host's workers compute some experts, for decode rows and for prompt rows
 	groups   [2][]group       // groups of fetched experts, for decode rows and for prompt rows
 	stored   []int            // experts packed in page-locked memory, in this order
-	store    cuda.Ptr         // packed weights of the stored experts, as of a layer with that many experts
+	store    cuda.Ptr         // packed weights of the stored experts
 	memory   *cuda.HostBuffer // memory of store; nil in a dry run
 	host     kernel.HostExperts
 	weights  *kernel.ExpertWeights // all experts, if they are movable; otherwise nil
 }
 
-// group is a range of experts of the store.
+// group is a range of the experts in split.stored.
 type group struct {
 	first, count int
 	table        cuda.Ptr // i32 [experts]: slot of each expert, negative for experts of other groups
 }
 
-// slotsOf returns the maximum number of experts of a group in a phase.
+// slotsOf returns the maximum number of experts of a group in a phase: 0 for decode rows, 1 for prompt rows.
 func slotsOf(phase int) int {
 	if phase == 1 {
 		return groupSlots
@@ -64,8 +64,8 @@ func slotsOf(phase int) int {
 	return ringSlots
 }
 
-// storedOf returns the experts that are fetched in some phase. Experts that are fetched for decode rows come first, so
-// that groups have no gaps.
+// storedOf returns the experts that are fetched in at least one phase. Experts that are fetched for decode rows come
+// first, so that groups have no gaps.
 func storedOf(m kernel.ExpertMethods) []int {
 	list := m.Where(kernel.Fetched)
 	slices.SortStableFunc(list, func(a, b int) int {
@@ -139,7 +139,7 @@ type half struct {
 	used        bool // the event free has been recorded
 }
 
-// posted is an exchange that has begun before Experts was called.
+// posted is an exchange that PostExperts has begun.
 type posted struct {
 	active  bool
 	x, ids  kernel.Tensor
@@ -153,7 +153,6 @@ func packedAt(base cuda.Ptr, n int64, s cuda.ExpertShape) cuda.PackedExperts {
 		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
 }
 
-// packedSize returns the bytes of n packed experts.
 func packedSize(n int64, s cuda.ExpertShape) int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return n*(gateUp+down+gateUpScales+downScales) + 16
@@ -255,7 +254,7 @@ func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	return m.Ptr(), m, nil
 }
 
-// keepPacked packs experts on the device and copies them to page-locked memory, from which they are fetched later.
+// keepPacked packs experts on the device and copies them to page-locked memory, from which passes fetch them.
 func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error {
 	n := int64(len(w.Gate))
 	size := packedSize(n, x.shape)
@@ -274,7 +273,7 @@ func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error
 	})
 }
 
-// keep copies packed expert i, at from, to position e of n in page-locked memory.
+// keep copies packed expert i of from to position e in page-locked memory for n experts.
 func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.PackedExperts, i int,
 	s cuda.ExpertShape) error {
 	at := int64(0)
@@ -288,13 +287,13 @@ func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.Pack
 	return nil
 }
 
-// pieceSizes returns the bytes of the pieces of a packed expert, in their order in memory.
+// pieceSizes returns the sizes in bytes of the parts of a packed expert (weights and scales), in their order in memory.
 func pieceSizes(s cuda.ExpertShape) [4]int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return [4]int64{gateUp, down, gateUpScales, downScales}
 }
 
-// piecesOf returns the addresses of the pieces of packed expert i.
+// piecesOf returns the addresses of the parts of packed expert i, in the order of pieceSizes.
 func piecesOf(p cuda.PackedExperts, i int, s cuda.ExpertShape) [4]cuda.Ptr {
 	out := [4]cuda.Ptr{p.GateUp, p.Down, p.GateUpScales, p.DownScales}
 	for j, bytes := range pieceSizes(s) {
@@ -329,7 +328,7 @@ func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
 	return err
 }
 
-// openMailbox makes the mailbox that all layers share.
+// openMailbox makes the mailbox that all layers use.
 func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
 	o := &d.offload
 	if o.state != nil {

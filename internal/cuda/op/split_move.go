@@ -20,8 +20,9 @@ func (d *Device) openStage(u *upload, s cuda.ExpertShape) (err error) {
 	return err
 }
 
-// SwapExperts exchanges the locations of two experts. It first copies the incoming expert to separate memory: until the
-// workers have taken the outgoing expert, nothing has changed. After that, only an error of the driver is possible.
+// SwapExperts exchanges the locations of two experts. It first copies the incoming expert to separate memory, and then
+// replaces the expert of the workers; an error until then leaves everything unchanged. After that, only an error of the
+// driver is possible.
 func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	p, ok := x.(*experts)
 	if !ok || p.split == nil || p.split.weights == nil {
@@ -105,7 +106,8 @@ func (d *Device) rewriteTables(s *split) error {
 	return nil
 }
 
-// halfMoved returns the error for a move that failed in the middle, after which the weights of an expert are undefined.
+// halfMoved returns the error for a move that failed after it had changed memory, so that the weights of an expert are
+// undefined.
 func halfMoved(err error) error {
 	return fmt.Errorf("%w: cuda: an expert was moved only in part: %w", kernel.ErrLost, err)
 }

@@ -13,12 +13,12 @@ var _ kernel.ExpertPoster = (*Device)(nil)
 // Hosted reports whether the host's workers compute some of the experts.
 func (x *experts) Hosted() bool { return x.split != nil && (x.split.hosted[0] || x.split.hosted[1]) }
 
-// splitPart is a run of experts in two memories over rows of one phase.
+// splitPart holds the arguments of running experts, some of them in host memory, over rows of one phase.
 type splitPart struct {
 	p        *experts
 	a        kernel.ExpertArgs
 	phase    int              // 1 for prompt rows
-	args     cuda.ExpertsArgs // arguments for the resident experts; IDs are positions
+	args     cuda.ExpertsArgs // arguments for the resident experts; IDs are positions among them
 	exchange cuda.ExchangeArgs
 	places   cuda.Ptr // i32 [rows, top]: positions in groups of fetched experts
 }
@@ -37,7 +37,7 @@ func splitScratch(s cuda.ExpertShape, rows, top int32) (products, places int64) 
 	return s.ScratchBytes(rows, top), (4*int64(rows)*int64(top) + 255) / 256 * 256
 }
 
-// newPart lays out a run in scratch memory.
+// newPart assigns scratch memory to a run and sets its arguments.
 func (d *Device) newPart(p *experts, a *kernel.ExpertArgs, phase int, scratch cuda.Ptr) (*splitPart, error) {
 	rows, top := int32(a.X.Rows), int32(a.IDs.Cols)
 	products, each := splitScratch(p.shape, rows, top)
@@ -62,14 +62,13 @@ func (d *Device) newPart(p *experts, a *kernel.ExpertArgs, phase int, scratch cu
 	return s, nil
 }
 
-// takeScratch allocates the memory of a run.
 func (d *Device) takeScratch(p *experts, rows, top int) (cuda.Ptr, error) {
 	products, places := splitScratch(p.shape, int32(rows), int32(top))
 	return d.scratch.Get(products + 2*places)
 }
 
 // PostExperts passes rows to the host's workers, so that operations before Experts run in parallel with them. If the
-// rows need several exchanges, or are prompt rows and other rows, Experts passes them instead.
+// rows need several exchanges, or if only some are prompt rows, PostExperts does nothing, and Experts passes the rows.
 func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	p, err := d.checkExperts(&a)
 	if err != nil || p == nil || !p.Hosted() {
@@ -79,7 +78,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if a.Prompt > 0 {
 		phase = 1
 	}
-	if o.posted.active { // by a pass that failed before Experts
+	if o.posted.active { // an earlier pass failed between PostExperts and Experts
 		err := errors.Join(d.kernels.WaitForHost(d.stream, &o.part.exchange), d.scratch.Put(o.posted.scratch))
 		if o.posted = (posted{}); err != nil {
 			return err
@@ -107,7 +106,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	return nil
 }
 
-// runSplit runs experts in two memories: prompt rows first, then the other rows.
+// runSplit runs experts of which some are in host memory: for prompt rows first, then for the other rows.
 func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 	rows, top, h := a.X.Rows, a.IDs.Cols, &d.held
 	first := 0
@@ -116,7 +115,7 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 	}
 	whole := a.Prompt%rows == 0 && rows <= d.mostSplit(p, top, first)
 	holds := whole && normable(a.Out) && top <= cuda.MaxTop
-	if h.routes { // the positions of its choices are looked up, so the routing cannot run in one launch with the sort
+	if h.routes { // positions of choices are looked up first: routing and sorting cannot run in one launch
 		h.routes = false
 		if err := d.kernels.RouteExperts(d.stream, &h.route); err != nil {
 			return err
@@ -151,7 +150,8 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 	return nil
 }
 
-// runPart runs rows of one phase. The weighted sum of their results is held or, if hold is false, enqueued at once.
+// runPart runs experts for rows of one phase. The weighted sum of their results is delayed or, if hold is false,
+// launched at once.
 func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool) (err error) {
 	o := &d.offload
 	ahead := o.posted
@@ -224,7 +224,7 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 	return d.kernels.TakeResults(d.stream, &s.exchange)
 }
 
-// multiplyHere multiplies by the resident experts.
+// multiplyHere computes the results of the resident experts.
 func (d *Device) multiplyHere(s *splitPart) error {
 	if !s.p.split.here[s.phase] {
 		return nil
@@ -242,7 +242,7 @@ func (d *Device) lookUp(s *splitPart, table, places cuda.Ptr) error {
 		Experts: s.p.shape.Experts})
 }
 
-// multiplyGroup copies a group of fetched experts to the device and multiplies by them.
+// multiplyGroup copies a group of fetched experts to the device and computes their results.
 func (d *Device) multiplyGroup(s *splitPart, g group) error {
 	if err := d.lookUp(s, g.table, s.places); err != nil {
 		return err
@@ -262,8 +262,8 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 	return errors.Join(d.multiplySorted(s.p.shape, &args), done())
 }
 
-// bring enqueues the copy of a group to device memory; for prompt rows it does so on a separate stream, ahead of the
-// main stream. done must be called after the products.
+// bring enqueues the copy of a group to device memory; for prompt rows on a separate stream, before the main stream
+// needs the group. The caller calls done after the products.
 func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }
 	shape, bytes := s.p.shape, pieceSizes(s.p.shape)

@@ -87,7 +87,7 @@ func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
 	return d.kernels.BlockMax(d.stream, &args)
 }
 
-// HyperSum collapses streams with given coefficients.
+// HyperSum computes the sum of residual streams with given coefficients.
 func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
 	return d.kernels.Collapse(d.stream, &args)
 }
 
-// AddEngram adds the gated values of n-gram tables to the residual streams.
+// AddEngram adds the values of n-gram tables, multiplied by gates, to the residual streams.
 func (d *Device) AddEngram(a kernel.EngramArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (t *table) close() error {
 	return errors.Join(errs...)
 }
 
-// PrepareTable makes a table readable by kernels: in place, or generated in page-locked memory.
+// PrepareTable makes a table readable by kernels: in place or, for random values, in page-locked memory.
 func (d *Device) PrepareTable(t *kernel.Table) error {
 	if d.tables[t] != nil {
 		return nil
@@ -159,7 +159,7 @@ func (d *Device) PrepareTable(t *kernel.Table) error {
 	return nil
 }
 
-// place returns the address at which kernels read a tensor of a table. In a dry run the address is a dummy.
+// place returns the address at which kernels read a tensor of a table. In a dry run the address is not valid.
 func (t *table) place(d *Device, x kernel.Tensor) (cuda.Ptr, error) {
 	r := require{op: "prepare table"}
 	r.packed("table", x)
@@ -205,7 +205,7 @@ func fillDrawn(to []byte, t kernel.DType, x kernel.Drawn) error {
 	return errors.Join(errs...)
 }
 
-// ReadTable gathers rows of a table over the bus.
+// ReadTable gathers rows of a table in host memory.
 func (d *Device) ReadTable(a kernel.TableArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

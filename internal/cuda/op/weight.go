@@ -10,14 +10,14 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights are uploaded once. Matrices that multiply rows stay e4m3 if they have float32 scales per block of 128 x 128,
-// per row or per matrix, and stay packed if their format has kernels (packed.go). Other weights are converted to bf16:
+// Weights are uploaded once. Matrices for products are stored as e4m3 if they have float32 scales per block of 128 x
+// 128, per row or per matrix, and packed if their format has kernels (packed.go). Other weights are converted to bf16:
 // f32 and f16, up-projections of latent rows, and tables.
 
-// blockSide is the side of the blocks whose scales the FP8 kernels read.
+// blockSide is the number of rows, and of columns, of the blocks whose scales the FP8 kernels support.
 const blockSide = 128
 
-// productSide must divide both sides of a matrix. Rows that are added to reach a multiple are stored as zeros.
+// The numbers of rows and columns of a matrix must be multiples of productSide. Rows that are added for this are zeros.
 const productSide = 16
 
 // matrix is a weight in device memory.
@@ -91,7 +91,8 @@ func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
 	})
 }
 
-// prepareFolded uploads e2m1 whose scales fold into codes of e4m3. It stays packed, and the FP8 kernels multiply by it.
+// prepareFolded uploads e2m1 whose scales can be folded into e4m3 codes. It is stored packed, and the FP8 kernels
+// multiply by it.
 func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
 	r := require{op: "prepare"}
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, folded: true,
@@ -185,7 +186,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	})
 }
 
-// weight requires an element type that this backend reads.
+// weight requires an element type that this backend supports.
 func (r *require) weight(w kernel.Weight) {
 	switch w.Data.DType {
 	case kernel.F32, kernel.F16, kernel.BF16, kernel.E4M3:
@@ -194,7 +195,7 @@ func (r *require) weight(w kernel.Weight) {
 	}
 }
 
-// room allocates memory that stays until the device is closed. Bytes from number bytes up to size are set to zero.
+// room allocates memory that is freed when the device is closed. Its bytes [bytes, size) are set to zero.
 func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 	b, err := u.d.gpu.Alloc(max(size, 1))
 	if err != nil {
@@ -240,7 +241,7 @@ func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 	return u.copy(to, rowBytes(t))
 }
 
-// widen copies a weight to device memory as bf16 [out, in] with its scales applied and, if turned is given, also
+// widen copies a weight to device memory as bf16 [out, in] with its scales applied and, if turned is not 0, also
 // transposed: [in, stride].
 func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error {
 	if w.SkipRows != 0 {

@@ -63,8 +63,8 @@ func (m *barrier) init(beats []*atomic.Uint64, timeout time.Duration) {
 }
 
 // arrive waits until every rank has arrived with a matching operation c. A nil c is the end of the previous operation,
-// whose tensors other ranks may read until then. It returns an error as soon as a rank can no longer arrive, or has
-// stayed at one operation for the timeout.
+// whose tensors other ranks may read until then. It returns an error as soon as a rank cannot arrive any more, or has
+// been at the same operation for the timeout.
 func (m *barrier) arrive(rank int, c *call) error {
 	s := &m.states[rank]
 	m.mu.Lock()
@@ -107,7 +107,7 @@ func (m *barrier) arrive(rank int, c *call) error {
 	return nil
 }
 
-// absent returns an error if a rank cannot arrive any more. The caller holds mu.
+// absent returns an error if a rank cannot reach the barrier any more. The caller holds mu.
 func (m *barrier) absent() error {
 	switch {
 	case m.missed != nil:
@@ -144,7 +144,7 @@ func (m *barrier) wakeAll() {
 	for i := range m.states {
 		select {
 		case m.states[i].wake <- struct{}{}:
-		default: // the rank has not received the previous signal yet, and checks the state when it does
+		default: // the rank has a signal that it has not received yet, and checks the state then
 		}
 	}
 }
@@ -158,8 +158,8 @@ func (m *barrier) miss(why error) {
 	m.wakeAll()
 }
 
-// late ends all barriers because some ranks have not returned from a pass that other ranks have ended, and returns the
-// reason.
+// late ends all barriers because some ranks have not returned from a pass that other ranks have completed, and returns
+// the reason.
 func (m *barrier) late(back []bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

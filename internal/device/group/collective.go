@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Meet returns the collective operations of ranks in host memory that are not a group: each rank uses its own from its
-// own thread. If a rank makes the others wait for the timeout, all operations fail.
+// Meet returns collective operations for ranks in host memory without a Group. Each rank must use its element from its
+// own thread. If the other ranks wait for a rank for the timeout, all operations fail.
 func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	m, beats := &barrier{}, make([]*atomic.Uint64, ranks)
 	for i := range beats {
@@ -25,8 +25,9 @@ func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	return list
 }
 
-// member implements kernel.Collective for a rank. All ranks wait for each other. Each rank then does its share of the
-// work in the memory of all ranks, and they wait again; after that the posted tensors are no longer read.
+// member implements kernel.Collective for a rank. All ranks wait for each other. Each rank then computes its share of
+// the result in the memory of all ranks, and they wait again, so that no rank changes its tensors before all have read
+// them.
 type member struct {
 	*barrier
 	rank int

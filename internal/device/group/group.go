@@ -1,10 +1,10 @@
-// Package group makes several devices run one model: each is a rank with its own thread, and they exchange rows through
-// collective operations with a fixed order of sums.
+// Package group runs one model on several devices: each device is a rank with its own thread, and ranks exchange rows
+// through collective operations with a fixed order of sums.
 //
-// From devices it makes a kernel.Machine whose memory is allocated at the same offsets on all ranks, a function that
-// runs work on all ranks concurrently, and for each rank the kernel.Collective of its queue. Rows are copied directly
-// from one rank's memory to another's: by the threads of ranks that compute on the host and wait for each other, or by
-// the devices themselves (kernel.Peer).
+// A Group is a kernel.Machine whose memory is allocated at the same offsets on all ranks. It has a function that runs
+// work on all ranks concurrently and, for each rank, a kernel.Collective. Rows are copied directly from one rank's
+// memory to another's: by the threads of ranks that compute on the host and wait for each other, or by the devices
+// themselves (kernel.Peer).
 package group
 
 import (
@@ -19,7 +19,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Timeout is the default of Options.Timeout: longer than any operation takes if its weights are in memory. While the
+// Timeout is the default of Options.Timeout: it is longer than any operation if its weights are in memory. While the
 // process reads pages of files, ranks continue to wait.
 const Timeout = 10 * time.Second
 
@@ -28,8 +28,8 @@ const MaxRanks = kernel.MaxRanks
 
 // Options are the settings of a group.
 type Options struct {
-	// Timeout is the maximum time that a rank may stay at one operation while others wait for it, before it counts as
-	// lost; a negative value means no limit.
+	// Timeout is the maximum time that a rank may stay at one operation while others wait for it, before it is treated
+	// as lost; a negative value means no limit.
 	Timeout time.Duration
 	// Compare makes Read read from all ranks, and also compares the results of passes; if bytes differ, the call
 	// returns an error. Compare is for tests and verify.
@@ -44,7 +44,8 @@ type Group struct {
 	ending  watch    // watch for ranks that have not returned from the function that Do runs
 	done    chan int // receives the number of each rank that has returned from the function that Do runs
 	back    []bool   // ranks that have returned
-	// peers is set for devices that exchange rows by themselves; nil if ranks synchronise on the host.
+	// peers holds the collective operations of devices that exchange rows themselves (kernel.Peer); nil if ranks
+	// exchange rows on the host.
 	peers []kernel.Collective
 	// around, if set, wraps the functions that Do runs on a rank.
 	around func(rank int, f func() error) error
@@ -121,7 +122,7 @@ func (g *Group) Machine() kernel.Machine {
 	return g
 }
 
-// run is the loop of a rank's thread, to which device libraries and memory placement are bound.
+// run is the loop of a rank's thread. The thread is fixed, because device libraries and memory placement depend on it.
 func (g *Group) run(i int, r *rank) {
 	runtime.LockOSThread()
 	defer close(r.ended)
@@ -159,11 +160,11 @@ func (g *Group) Member(rank int) kernel.Member {
 	return m
 }
 
-// Do calls f on the thread of every rank and waits for all of them. If every rank fails by itself, as with wrong
-// arguments, it returns the first error and the group can still be used. If only some ranks fail, the other ranks were
-// stopped in the middle of a pass: this error and every later error name the rank and wrap kernel.ErrLost. A rank that
-// makes the others wait, in a collective operation or at the end, counts as lost when it has stayed at one operation
-// for the timeout.
+// Do calls f on the thread of every rank and waits for all of them. If f fails on every rank, as with wrong arguments,
+// it returns the first error and the group can still be used. If f fails on only some ranks, the other ranks stop in
+// the middle of a pass: this error and every later error name the rank and wrap kernel.ErrLost. A rank for which the
+// others wait, in a collective operation or at the end, is treated as lost when it has been at the same operation for
+// the timeout.
 func (g *Group) Do(f func(rank int) error) error {
 	if g.lost != nil {
 		return g.lost
@@ -197,7 +198,7 @@ func (g *Group) Do(f func(rank int) error) error {
 				continue
 			}
 			g.lost = g.barrier.late(g.back)
-			if i, n := g.own(); n > 0 { // reason why the other ranks wait
+			if i, n := g.own(); n > 0 { // the reason for which the other ranks wait
 				g.lost = g.alone(i)
 			}
 			return g.lost
@@ -224,7 +225,8 @@ func (g *Group) outcome() error {
 	return g.lost
 }
 
-// own returns how many of the returned ranks failed by themselves, and the first such rank.
+// own returns how many of the returned ranks failed for a reason of their own, not because they waited for another
+// rank, and the first such rank.
 func (g *Group) own() (first, n int) {
 	for i, r := range g.ranks {
 		if g.back[i] && r.err != nil && !errors.Is(r.err, errBarrier) {

@@ -22,7 +22,7 @@ type single struct {
 	rank int
 }
 
-// Alone returns a buffer of one rank: writes go to that rank, reads come from it.
+// Alone returns a buffer that only one rank has: writes and reads use that rank's memory.
 func Alone(rank int, b kernel.Buffer) kernel.Buffer { return single{b, rank} }
 
 // holders returns the ranks that have a tensor, from first to last: one rank, or all ranks.
@@ -94,7 +94,7 @@ func (g *Group) Read(dst []byte, src kernel.Tensor) error {
 	return g.compare(dst, src)
 }
 
-// Compares reports whether ranks are compared.
+// Compares reports whether results of ranks are compared (Options.Compare).
 func (g *Group) Compares() bool { return g.opts.Compare }
 
 // Same returns an error if the bytes of a contiguous tensor differ between ranks.
@@ -129,8 +129,8 @@ func (g *Group) compare(first []byte, src kernel.Tensor) error {
 	return nil
 }
 
-// Fetch reads from the first rank that has the tensor. It does not compare, because a block of results has unused bytes
-// between the results.
+// Fetch reads from the first rank that has the tensor. It does not compare ranks, because a block of results has unused
+// bytes between the results.
 func (g *Group) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	i, _ := g.holders(src)
 	e, err := g.ranks[i].dev.Fetch(dst, on(src, i))
@@ -175,8 +175,8 @@ func (g *Group) Sync() error {
 	return all
 }
 
-// MemoryFree returns the smallest free memory of any rank; memory that several ranks share, such as that of the
-// machine, is divided among them.
+// MemoryFree returns the smallest free memory of any rank; memory that several ranks use, such as that of the machine,
+// is divided among them.
 func (g *Group) MemoryFree() (free, total int64, err error) {
 	together := map[string]int64{}
 	for _, r := range g.ranks {

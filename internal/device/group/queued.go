@@ -81,7 +81,6 @@ type graphs struct {
 	launch func(rank int) error
 }
 
-// Launch launches all graphs, each on its rank.
 func (g *graphs) Launch() error { return g.group.Do(g.launch) }
 
 // Launches returns the number of launches in the graph of the first rank.
@@ -105,7 +104,6 @@ func (g *graphs) Stale() bool {
 	return false
 }
 
-// Close closes the captured graphs.
 func (g *graphs) Close() error {
 	var err error
 	for _, x := range g.list {

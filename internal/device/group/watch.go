@@ -22,7 +22,7 @@ func newWatch(beats []*atomic.Uint64, timeout time.Duration) watch {
 		since: make([]time.Time, len(beats))}
 }
 
-// begin starts watching with the next call of stuck.
+// begin starts a new watch: the next call of stuck makes the first check.
 func (w *watch) begin() { w.fresh = true }
 
 // stuck checks the ranks that have not arrived and reports whether one of them hangs.

@@ -1,5 +1,5 @@
-// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them. It
-// converts kernel.Tensors in host memory to slices that share their bytes with the tensor.
+// Package host is the memory of CPU devices: buffers are byte slices, and tensors in them are converted to slices of
+// their element type without copying.
 package host
 
 import (
@@ -10,12 +10,11 @@ import (
 	"sparrow/kernel"
 )
 
-// Memory implements kernel.Memory over the Go heap. All operations of a host device are finished when they return, so
-// Sync has nothing to wait for. The zero value uses weights in place; see [Packed].
+// Memory implements kernel.Memory over the Go heap. All operations of a host device have ended when they return, so
+// Sync returns at once. The zero value uses weights in place; [Packed] copies them.
 type Memory struct{ pack *packer }
 
-// mostBytes is the maximum size of one buffer, given by the address space of 64-bit systems: for larger sizes the Go
-// heap panics.
+// mostBytes is the maximum size of one buffer: allocating more than the address space panics.
 const mostBytes int64 = 1 << 46
 
 // Alloc returns zeroed memory aligned to a cache line of 64 bytes.
@@ -26,7 +25,7 @@ func (Memory) Alloc(n int64) (kernel.Buffer, error) {
 	return kernel.HostBuffer(aligned(int(n))), nil
 }
 
-// Free returns the memory to the garbage collector once nothing refers to it.
+// Free does nothing: the garbage collector frees memory that nothing refers to.
 func (Memory) Free(kernel.Buffer) {}
 
 // Write copies src to the start of dst.

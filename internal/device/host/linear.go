@@ -10,8 +10,8 @@ import (
 type Span struct {
 	Rows  []int32 // rows of the sequence in the pass, by position
 	Slot  int     // slot of the sequence's state; negative for padding
-	Begin bool    // the state of the sequence is empty
-	Held  int     // number of held-back rows that are now part of the sequence
+	Begin bool    // the state of the sequence is empty before these rows
+	Held  int     // number of held-back rows with which the state is updated first
 	Hold  bool    // the rows of this pass are held back
 }
 

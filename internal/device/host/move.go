@@ -13,7 +13,7 @@ func Counted(indices, lens kernel.Tensor, r int) []int32 {
 	return RowI32(indices, r)[:min(max(int(RowI32(lens, r)[0]), 0), indices.Cols)]
 }
 
-// ClearPadding clears the padded heads of row r of prepared indexer queries, and their weights.
+// ClearPadding sets the padding heads of row r of prepared indexer queries, and their weights, to zero.
 func ClearPadding(a *kernel.IndexQueryArgs, r int) {
 	out := Bytes(a.Out.Slice(r, r+1))
 	clear(out[a.Heads*layout.IndexDim*a.Out.DType.Size():])
@@ -78,7 +78,7 @@ func Take(a kernel.TakeArgs) error {
 	return nil
 }
 
-// words returns an error for types other than f32 and i32, which CPU devices do not move.
+// words returns an error for types other than f32 and i32, which CPU devices do not copy.
 func words(op string, out, x kernel.Tensor) error {
 	if out.DType != x.DType || x.DType != kernel.F32 && x.DType != kernel.I32 {
 		return fmt.Errorf("%w: %s: the output has type %v and the input %v; CPU devices support f32 or i32, the same "+
@@ -127,7 +127,8 @@ func Combine(a kernel.CombineArgs) error {
 	return nil
 }
 
-// shift writes indices plus base; negative indices stay -1, because their sum could be a row of the other stream.
+// shift writes indices plus base; negative indices stay -1, because the sum with base could be the index of another
+// stream's row.
 func shift(out, in []int32, base int32) int {
 	for i, v := range in {
 		if v < 0 {

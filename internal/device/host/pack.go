@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// packer copies weights to blocks on huge pages, one after the other, aligned to cache lines. The pages of a mapped
-// file are small, and its tensors may be unaligned.
+// packer copies weights to blocks of memory on huge pages, aligned to cache lines. Mapped files have small pages, and
+// their tensors may be unaligned.
 type packer struct {
 	block []byte       // unused rest of the current block
 	nodes *numa.Layout // nil if blocks are spread over all memory nodes
@@ -19,8 +19,8 @@ type packer struct {
 // packBlock is the size of a block; it holds many tensors, so that few bytes are lost at the ends of its huge pages.
 const packBlock = 64 << 20
 
-// Packed returns a memory that prepares weights as copies that are fast to read: on huge pages, on all memory nodes,
-// aligned to a cache line.
+// Packed returns a memory that prepares weights as copies that are fast to read: on huge pages, distributed over all
+// memory nodes, aligned to a cache line.
 func Packed() Memory { return Memory{pack: &packer{}} }
 
 // PackedOn is like Packed, and places the rows of every weight on the memory node of the workers that read them.
@@ -63,9 +63,9 @@ func (p *packer) rows(t kernel.Tensor) []byte {
 	return to
 }
 
-// divided copies the rows of a tensor so that pages are allocated on the node of the workers that read them, by first
-// touch. Pages are large: a few rows at the border of two nodes may be on the wrong node, and reused memory stays on
-// its node.
+// divided copies the rows of a tensor so that pages are allocated on the node of the workers that read them, because a
+// page is allocated on the node of the thread that first writes it. A page at the border between two nodes' rows is on
+// one of the two nodes.
 func (p *packer) divided(t kernel.Tensor) []byte {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,8 +73,8 @@ func (p *packer) divided(t kernel.Tensor) []byte {
 	to := p.take(t.Rows * each)
 	for i, n := range p.nodes.Nodes {
 		first, end := p.nodes.Rows(t.Rows, i)
-		// Whether the system allows this was tested when the nodes were found; if it fails, reading the copy is only
-		// slower.
+		// The error is ignored: numa.Several has tested that the system allows this, and without it the copy is only
+		// slower to read.
 		_ = p.nodes.Prefer(n.ID)
 		for r := first; r < end; r++ {
 			copy(to[r*each:][:each], Bytes(t.Slice(r, r+1)))

@@ -12,8 +12,8 @@ const (
 	large    = 2 * hugePage
 )
 
-// parseNodes returns the number of nodes in a list such as "0-3". Lists with gaps, and more nodes than a word has bits,
-// count as one node: then memory is not interleaved.
+// parseNodes returns the number of nodes in a list such as "0-3". It returns 1, so that memory is not interleaved, for
+// a list with gaps or more nodes than bits in a word.
 func parseNodes(list string) int {
 	_, last, ok := strings.Cut(list, "0-")
 	n, err := strconv.Atoi(last)

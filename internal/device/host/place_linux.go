@@ -24,15 +24,14 @@ func requestHuge(b []byte) []byte {
 	return whole
 }
 
-// interleave spreads whole pages over all memory nodes. This is only a hint, so errors are ignored.
+// interleave distributes the pages of whole over all memory nodes. This is only a hint, so errors are ignored.
 func interleave(whole []byte) {
 	n := nodes()
 	if n < 2 || len(whole) == 0 {
 		return
 	}
 	mask := uint64(1)<<n - 1
-	// The call stays in bounds: the range is the slice, and the mask has 64 bits; of the given number, 65, the call
-	// reads one bit less.
+	// In bounds: the range is the slice, and the call reads one bit less than the given 65 from the mask of 64 bits.
 	_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), policyInterleave,
 		uintptr(unsafe.Pointer(&mask)), 65, 0)
 }
@@ -40,7 +39,7 @@ func interleave(whole []byte) {
 // policyInterleave is the memory policy that allocates pages from the nodes round-robin.
 const policyInterleave = 3
 
-// Placement describes in one line how large buffers are placed.
+// Placement returns a line about the pages and memory nodes of large buffers.
 func Placement() string {
 	mode, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	pages := "huge pages requested"

@@ -6,5 +6,5 @@ func requestHuge([]byte) []byte { return nil }
 
 func interleave([]byte) {}
 
-// Placement describes in one line how large buffers are placed.
+// Placement returns a line about the pages and memory nodes of large buffers.
 func Placement() string { return "left to the system" }

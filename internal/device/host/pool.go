@@ -45,8 +45,8 @@ func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32, n int) error
 	return nil
 }
 
-// EncodeKey writes a finished indexer key as a token of a page of pool p, with scales by the given rule if the layout
-// allows a choice.
+// EncodeKey encodes a normalised and rotated indexer key as the given token of a page of pool p. mode selects the
+// rounding of scales, for layouts that have several.
 func EncodeKey(p kernel.Pool, page []byte, token int, key []float32, mode num.ScaleMode) error {
 	switch p.Layout {
 	case layout.IndexPage132:

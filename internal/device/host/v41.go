@@ -7,8 +7,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Carry writes the coefficients of a site to the tensor that the next site reads. It returns the coefficients that this
-// site uses: its own, those of the previous site, or, at the first site, coefficients that select the first stream.
+// Carry returns the coefficients with which a sublayer sums up the streams of row t. If a.Pre is not given, these are
+// pre. If it is given, they are those of the previous sublayer, or select the first stream in the first sublayer; pre
+// is stored in a.Pre for the next sublayer.
 func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	if !a.Pre.Given() {
 		return pre

@@ -12,7 +12,7 @@ type Matrix struct {
 	kernel.Weight
 	role   kernel.Role
 	Expert bool // set only by the reference implementation
-	Folded bool // e2m1 matrix that the reference multiplies in the way of a GPU: as e4m3 with quantised rows
+	Folded bool // e2m1 matrix that the reference multiplies like a GPU: as e4m3, with quantised rows
 }
 
 // Role returns the role that the matrix was prepared for.

@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Widen writes a row of a weight with scales as float32, in plain code: every value minus its zero point, times its
-// scale, rounded once; the scale of a weight with a factor is also rounded.
+// Widen converts a row of a weight with scales to float32: every value minus its zero point, times its scale, rounded
+// once. If the weight has a factor, the product of scale and factor is rounded first.
 func (m *Matrix) Widen(dst []float32, row int) {
 	at, _ := m.ScaleRow(row)
 	data := Bytes(m.Data.Slice(row, row+1))
@@ -48,7 +48,7 @@ func (m *Matrix) scale(row kernel.Tensor, g int) (s float32) {
 	return s
 }
 
-// widenGroup converts the values of one group, one element of a byte at a time.
+// widenGroup converts the values of one group to float32, byte by byte.
 func widenGroup(dst []float32, data []byte, d kernel.DType, zero, scale float32) {
 	switch d {
 	case kernel.E4M3:

@@ -1,9 +1,8 @@
 // Package offload computes experts that are in host memory, for a device that computes the other experts.
 //
-// For each layer, it makes a kernel.HostExperts from the weights of experts, which a device receives when it prepares
-// the layer. While the device runs, rows and routing arrive in a kernel.Mailbox; a device of the host computes them,
-// and its results are returned by row and choice. The set of experts that are computed here is fixed when a model is
-// loaded.
+// When a device prepares a layer, the package makes a kernel.HostExperts from the weights of the layer's experts. When
+// the device runs, rows and routing arrive in a kernel.Mailbox; a device in host memory computes the results, which are
+// returned by row and choice.
 package offload
 
 import (
@@ -18,16 +17,16 @@ import (
 	"sparrow/kernel"
 )
 
-// Timeout is the default time that a device waits for the workers. An exchange takes milliseconds; but weights that are
-// not in memory yet are read from a disk first.
+// Timeout is the default time that a device waits for the workers. An exchange takes milliseconds, but much longer if
+// weights must first be read from a disk.
 const Timeout = time.Minute
 
 // Options are the settings of a host.
 type Options struct {
 	// Timeout is the maximum time that a device waits for a result.
 	Timeout time.Duration
-	// Awake prevents the workers from sleeping while a pass is enqueued: the device waits for each exchange, and the
-	// workers have all cores but one.
+	// Awake prevents the workers from sleeping while a pass is enqueued. The device waits for each exchange, and the
+	// workers use all cores but one.
 	Awake bool
 	// Memory is the maximum number of bytes of experts on the host; 0 means seven eighths of the free memory.
 	Memory int64
@@ -57,7 +56,7 @@ type Host struct {
 // Work holds counters of the host's work.
 type Work struct {
 	Exchanges int64
-	Experts   int64         // number of computed experts, summed over exchanges; an expert counts once per exchange
+	Experts   int64         // number of computed experts, each counted once for each exchange
 	Bytes     int64         // size of the weights of these experts in bytes
 	Busy      time.Duration // time from arrival to answer, of exchanges with experts
 }
@@ -104,8 +103,8 @@ func New(dev kernel.Device, o Options) (*Host, error) {
 	return &Host{dev: dev, rows: rows, opts: o}, nil
 }
 
-// DryRun returns a host with equal settings that stores no weights: Used returns the number of bytes that they would
-// take.
+// DryRun returns a host with the same settings that stores no weights: its method Used returns the bytes that the
+// weights would need.
 func (h *Host) DryRun() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h.opts, counts: true} }
 
 // Used returns the size of the experts in host memory, in bytes.
@@ -187,7 +186,6 @@ func size(w kernel.ExpertWeights) int64 {
 	return n
 }
 
-// Layer returns the layer's number.
 func (l *layer) Layer() int { return l.number }
 
 // Timeout returns the maximum time that a device waits.
@@ -292,7 +290,7 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 		case int(e) >= len(local):
 			return fmt.Errorf("%w: row %d chose expert %d, outside the %d experts", kernel.ErrArgument, i/m.Top, e,
 				len(local))
-		case e < 0: // the row has no choice here
+		case e < 0: // a choice that is not of the host's experts
 			to[i] = -1
 		default:
 			to[i] = local[e]

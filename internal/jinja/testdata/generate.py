@@ -1,8 +1,8 @@
-"""Writes golden.json: templates, values, and what Jinja2 makes of them.
+"""Writes golden.json: templates, values, and the texts that Jinja2 renders.
 
 Run with jinja2 installed: python generate.py > golden.json
-The environment is the one Hugging Face tokenizers use for chat templates.
-A case without "want" is one Jinja2 refuses; "error" is for the reader only.
+The environment is that of Hugging Face's tokenizers for chat templates.
+A case without "want" is an error in Jinja2; tests do not compare the text of "error".
 """
 import datetime
 import json

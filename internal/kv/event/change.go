@@ -6,13 +6,13 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Medium is the location of a page, with vLLM's names.
+// Medium is the location of a page, under vLLM's names.
 type Medium uint8
 
-// The tiers of the cache, nearest first.
+// Locations of pages, the fastest first.
 const (
-	GPU     Medium = iota // memory of the device that computes, also if that is a CPU
-	CPU                   // host memory, as a tier after the device
+	GPU     Medium = iota // memory of the computing device, even if it is a CPU
+	CPU                   // host memory as a second tier
 	Storage               // files and stores
 	mediums
 )
@@ -20,11 +20,11 @@ const (
 // String returns the medium's name in published events.
 func (m Medium) String() string { return [...]string{"GPU", "CPU", "STORAGE"}[m] }
 
-// change is one event of one tier. It is not modified once it is in a queue.
+// change is one event of one tier. It is immutable after it was queued.
 type change struct {
 	kind   kind
 	medium Medium
-	page   // all fields of a stored page; only the id of a removed page
+	page   // all fields if the page was stored; only the id if it was removed
 	gone   bool
 }
 
@@ -34,18 +34,19 @@ const (
 	stored kind = iota
 	removed
 	cleared
-	rooted // the root of prompts without a salt became known
+	rooted // the root of prompts without a salt is known
 )
 
-// page holds the published fields of a page.
+// page holds the fields of a page that are published.
 type page struct {
 	id     uint64
 	parent uint64
-	first  bool // first page of a prompt: it has no parent
+	first  bool // whether the page is the first of a prompt and has no parent
 	root   uint64
-	salt   string // salt of root; empty in changes of tiers, which do not know the salt
+	salt   string // salt of root; empty in changes of tiers outside the device, where it is unknown
 	tokens []int32
 }
 
-// shortHash returns the 8 bytes of a hash that are published: the last 8, which readers also take from longer hashes.
+// shortHash returns the last 8 bytes of a hash, which are published. vLLM's readers also use the last 8 bytes of longer
+// hashes.
 func shortHash(h *prefix.Hash) uint64 { return binary.BigEndian.Uint64(h[len(h)-8:]) }

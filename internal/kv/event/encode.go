@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// encoder writes one batch: [time, [events], rank]. Consecutive stored pages of a prompt become one event; pages that
-// are removed together also become one event.
+// encoder encodes one batch: [time, [events], rank]. Consecutive stored pages of a prompt are one event, and so are
+// pages that are removed together.
 type encoder struct {
 	events []byte
 	count  int
 
-	run []*page // pages of the event that is not written yet
-	in  Medium  // tier of the pages in run
+	run []*page // stored pages that are not encoded yet
+	in  Medium  // tier of the pages in run and ids
 	ids []uint64
 }
 
-// stored adds a stored page.
+// stored adds a page that was stored.
 func (e *encoder) stored(m Medium, p *page) {
 	if n := len(e.run); n > 0 {
 		last := e.run[n-1]
@@ -30,7 +30,7 @@ func (e *encoder) stored(m Medium, p *page) {
 	e.run, e.in = append(e.run, p), m
 }
 
-// removed adds a removed page.
+// removed adds a page that was removed.
 func (e *encoder) removed(m Medium, id uint64) {
 	if len(e.ids) == 0 || e.in != m {
 		e.flush()
@@ -45,7 +45,7 @@ func (e *encoder) cleared() {
 	e.events = appendText(appendText(append(e.events, 0x81), "type"), "AllBlocksCleared")
 }
 
-// flush writes the event that is being collected.
+// flush encodes the pages in run or ids as one event.
 func (e *encoder) flush() {
 	switch {
 	case len(e.run) > 0:
@@ -64,7 +64,7 @@ func (e *encoder) flush() {
 	}
 }
 
-// maxEncoded is the maximum size of the buffer that is kept for encoding the next batch, in bytes.
+// maxEncoded is the maximum bytes of the buffer that is kept between batches.
 const maxEncoded = 1 << 20
 
 // batch ends the batch and returns its bytes, or nil if it has no events. The encoder is empty afterwards.
@@ -78,13 +78,13 @@ func (e *encoder) batch(now time.Time) []byte {
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(float64(now.UnixNano())/1e9))
 	b = append(appendArray(b, e.count), e.events...)
 	if e.events, e.count = e.events[:0], 0; cap(e.events) > maxEncoded {
-		e.events = nil // the buffer of a snapshot is released, because snapshots are rare
+		e.events = nil // release the large buffer of a snapshot
 	}
-	return append(b, 0) // rank among replicas in this process; there is only one
+	return append(b, 0) // data-parallel rank; this process has only one
 }
 
-// appendStored writes consecutive pages of a prompt. extra_keys has one entry for each page, as in vLLM: only the entry
-// of the first page of a prompt has the salt. cache_salt has the salt in every event, for readers that join later.
+// appendStored appends the event for consecutive stored pages of a prompt. As in vLLM, extra_keys has an entry for each
+// page, and only that of a prompt's first page contains the salt. cache_salt contains the salt in every event.
 func appendStored(b []byte, m Medium, run []*page) []byte {
 	first := run[0]
 	fields := byte(9)
@@ -129,7 +129,7 @@ func appendStored(b []byte, m Medium, run []*page) []byte {
 	return b
 }
 
-// nothing is the nil value of MessagePack.
+// nothing is nil in MessagePack.
 const nothing = 0xc0
 
 func appendUint(b []byte, v uint64) []byte {

@@ -1,13 +1,13 @@
 package event
 
-// frame is a numbered batch. Its bytes are shared by all receivers.
+// frame is a numbered batch. All receivers share its bytes.
 type frame struct {
 	seq     uint64
 	payload []byte
 }
 
-// size returns the memory of its payload: Go rounds allocations below 32 KiB up by at most an eighth, and larger
-// allocations to a multiple of 8 KiB.
+// size returns the memory of the payload in bytes, as Go allocates it: below 32 KiB at most an eighth more than
+// requested, above that a multiple of 8 KiB.
 func (f *frame) size() int {
 	n := cap(f.payload)
 	if n < 32<<10 {
@@ -16,13 +16,13 @@ func (f *frame) size() int {
 	return (n + 8<<10 - 1) &^ (8<<10 - 1)
 }
 
-// Limits of the batches that are kept for replays.
+// Maximum number and bytes of the batches that are kept for replays.
 const (
-	maxKept      = 10_000 // number of batches
+	maxKept      = 10_000 // batches
 	maxKeptBytes = 64 << 20
 )
 
-// history holds the latest batches, with consecutive numbers.
+// history holds the latest batches, which have consecutive numbers.
 type history struct {
 	frames []frame
 	bytes  int
@@ -38,10 +38,10 @@ func (h *history) add(f frame) {
 	}
 }
 
-// oldest returns the number of the oldest kept batch; at least one batch is always kept.
+// oldest returns the number of the oldest kept batch; the history must not be empty.
 func (h *history) oldest() uint64 { return h.frames[0].seq }
 
-// since returns every kept batch from a number on.
+// since returns the kept batches with number seq or higher.
 func (h *history) since(seq uint64) []frame {
 	skip := uint64(0)
 	if seq > h.oldest() {

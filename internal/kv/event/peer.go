@@ -15,18 +15,18 @@ import (
 // Limits of a connection.
 const (
 	handshakeTime = 10 * time.Second
-	writeTime     = 60 * time.Second // maximum time for a peer to receive a message; after it the peer is dropped
-	maxQueued     = 4096             // maximum number of batches that wait for a subscriber
-	maxQueuedSize = 64 << 20         // maximum size of the waiting batches, in bytes; one batch of any size always fits
-	maxFilters    = 64               // maximum number of topics that a subscriber may have
-	maxFrameRead  = 4096             // maximum size of a frame that a peer sends, in bytes: a topic, or a number
+	writeTime     = 60 * time.Second // maximum time of sending a message; after it the peer is disconnected
+	maxQueued     = 4096             // maximum number of batches queued for a subscriber
+	maxQueuedSize = 64 << 20         // maximum bytes of queued batches; a single batch may be larger
+	maxFilters    = 64               // maximum number of topics of a subscriber
+	maxFrameRead  = 4096             // maximum bytes of a received frame, which holds a topic or a number
 )
 
 // peer is a connection of a subscriber, or of a client that requests replays.
 type peer struct {
 	conn  net.Conn
 	queue chan frame
-	bytes atomic.Int64 // bytes of the batches in queue
+	bytes atomic.Int64 // bytes of the queued batches
 
 	mu      sync.Mutex
 	filters [][]byte
@@ -34,7 +34,7 @@ type peer struct {
 
 func newPeer(c net.Conn, queue int) *peer { return &peer{conn: c, queue: make(chan frame, queue)} }
 
-// push passes a batch to the writer, or drops it if the subscriber is too slow.
+// push queues a batch for a subscriber, or drops it if the queue is full.
 func (s *peer) push(p *Publisher, f frame) {
 	size := int64(len(f.payload))
 	if had := s.bytes.Load(); had > 0 && had+size > maxQueuedSize {
@@ -61,7 +61,7 @@ func (s *peer) subscribed() bool {
 	return len(s.filters) > 0
 }
 
-// open performs the handshake with a peer. It returns nil if the peer is refused.
+// open performs the handshake. It returns nil if the peer is refused.
 func (p *Publisher) open(s *peer, c zmtp.Config) *zmtp.Conn {
 	s.conn.SetDeadline(p.now().Add(handshakeTime))
 	z, err := zmtp.Open(s.conn, c)
@@ -74,7 +74,7 @@ func (p *Publisher) open(s *peer, c zmtp.Config) *zmtp.Conn {
 	return z
 }
 
-// subscriber serves one subscriber: this goroutine reads its topics, another writes its batches.
+// subscriber serves a subscriber: it reads topics, and starts a goroutine that sends batches.
 func (p *Publisher) subscriber(s *peer) {
 	z := p.open(s, zmtp.Config{Socket: zmtp.PUB, Peers: []zmtp.Socket{zmtp.SUB, zmtp.XSUB}, MaxFrame: maxFrameRead})
 	if z == nil {
@@ -89,7 +89,7 @@ func (p *Publisher) subscriber(s *peer) {
 				s.bytes.Add(-int64(len(f.payload)))
 				s.conn.SetWriteDeadline(time.Now().Add(writeTime))
 				if z.Write(p.topic, f.number(), f.payload) != nil {
-					s.conn.Close() // also ends the goroutine that reads
+					s.conn.Close() // ends the reading goroutine
 					return
 				}
 			case <-done:
@@ -112,10 +112,11 @@ func (p *Publisher) subscriber(s *peer) {
 	}
 }
 
-// filter applies a subscription or its end, and reports whether the subscriber has just subscribed to the topic.
+// filter applies a message that begins or ends a subscription. joined is true if the peer has now subscribed to the
+// topic.
 func (s *peer) filter(topic []byte, m [][]byte) (joined bool) {
 	if len(m) != 1 || len(m[0]) == 0 || m[0][0] > 1 {
-		return false // the message is not a subscription; publishers ignore all other messages
+		return false // publishers ignore messages that are not subscriptions
 	}
 	before := s.wants(topic)
 	s.mu.Lock()
@@ -131,20 +132,20 @@ func (s *peer) filter(topic []byte, m [][]byte) (joined bool) {
 	return !before && s.wants(topic)
 }
 
-// number returns the batch's number in its wire format.
+// number returns the batch's number as 8 big-endian bytes.
 func (f frame) number() []byte { return binary.BigEndian.AppendUint64(nil, f.seq) }
 
-// replayAsk is a request for every batch from a number on.
+// replayAsk requests all batches with number from or higher.
 type replayAsk struct {
 	from   uint64
 	answer chan []frame // capacity 1
 }
 
-// endOfReplay is the number -1.
+// endOfReplay is the number -1, which ends a replay.
 var endOfReplay = bytes.Repeat([]byte{0xff}, 8)
 
-// replayer answers one peer's requests, ("", number), one after the other: ("", topic, number, batch) for each batch,
-// and an empty batch at the end.
+// replayer serves the replay requests of a peer, one after the other. A request is ("", number). The reply is ("",
+// topic, number, batch) for each batch, and an empty batch at the end.
 func (p *Publisher) replayer(s *peer) {
 	z := p.open(s, zmtp.Config{Socket: zmtp.ROUTER, Peers: []zmtp.Socket{zmtp.DEALER, zmtp.REQ},
 		MaxFrame: maxFrameRead})

@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// ErrEndpoint is wrapped by errors about the addresses for publishing.
+// ErrEndpoint is wrapped by errors about the addresses in Config.
 var ErrEndpoint = errors.New("kv/event: endpoint")
 
 // Config holds the addresses at which events are published.
@@ -24,23 +24,23 @@ type Config struct {
 	// Replay is the address where subscribers request missed batches; empty means the host of Endpoint and the next
 	// port.
 	Replay string
-	// Salt returns the published form of a page's salt; nil publishes salts unchanged.
+	// Salt returns the form in which a page's salt is published; nil publishes salts unchanged.
 	Salt func([]byte) string
-	// Log receives a line for each peer that is refused; nil logs nothing.
+	// Log receives a record for each refused peer; nil discards them.
 	Log *slog.Logger
 }
 
-// Stats has counters of published events. Counters only grow.
+// Stats holds the counters of a Publisher, which never decrease, and the number of subscribers.
 type Stats struct {
 	Subscribers int
 	Sequence    uint64 // number of the latest batch
-	Batches     int64  // number of batches that were numbered and sent
-	Dropped     int64  // number of frames that did not fit in the queue of a subscriber
+	Batches     int64  // number of batches that were formed
+	Dropped     int64  // number of batches that did not fit in a subscriber's queue
 	Replays     int64  // number of replays answered from the kept batches
-	// Snapshots is the number of times that the whole state was sent, to subscribers that joined or requested older
-	// batches than are kept.
+	// Snapshots counts how often the whole state was sent: to new subscribers, and for replays of batches that are no
+	// longer kept.
 	Snapshots int64
-	Refused   int64 // number of connections that were refused because of their protocol or their number
+	Refused   int64 // number of connections refused because of their protocol or because of maxPeers
 }
 
 // Publisher publishes the changes of one cache.
@@ -51,17 +51,17 @@ type Publisher struct {
 	replay net.Listener
 
 	mu     sync.Mutex
-	peers  map[*peer]bool // subscribers, and clients that request replays
+	peers  map[*peer]bool // all connections: subscribers, and clients that request replays
 	closed bool
 
-	joined chan *peer        // subscribers that joined and need the whole state
-	asked  chan replayAsk    // requests for a replay
+	joined chan *peer        // new subscribers, which need the whole state
+	asked  chan replayAsk    // replay requests
 	stop   chan struct{}     // closed by Close
-	tasks  sync.WaitGroup    // goroutines of Run
+	tasks  sync.WaitGroup    // all goroutines
 	topic  []byte            // set by Run before any goroutine starts
 	now    func() time.Time  // replaced in tests
 	length int               // maximum number of batches in a subscriber's queue
-	count  publisherCounters // changed by any goroutine
+	count  publisherCounters // atomic counters
 }
 
 type publisherCounters struct {
@@ -69,7 +69,7 @@ type publisherCounters struct {
 	batches, dropped, replays, snapshots, refused atomic.Int64
 }
 
-// New opens the ports. Changes are collected from this call on, and sent after Run is called.
+// New opens the ports and starts collecting changes, which are sent after Run is called.
 func New(c Config) (*Publisher, error) {
 	host, port, err := parse(c.Endpoint)
 	if err != nil {
@@ -77,7 +77,7 @@ func New(c Config) (*Publisher, error) {
 	}
 	again, next := host, port+1
 	if port == 0 {
-		next = 0 // the system chooses both ports
+		next = 0 // the operating system chooses both ports
 	}
 	if c.Replay != "" {
 		if again, next, err = parse(c.Replay); err != nil {
@@ -102,11 +102,10 @@ func New(c Config) (*Publisher, error) {
 func (p *Publisher) Addr() net.Addr       { return p.events.Addr() }
 func (p *Publisher) ReplayAddr() net.Addr { return p.replay.Addr() }
 
-// Listener returns a listener that publishes the changes of the device's cache, or of another tier. Any goroutine may
-// call the listener.
+// Listener returns a listener that publishes the changes of one tier. It is safe for concurrent use.
 func (p *Publisher) Listener(m Medium) prefix.Listener { return listener{p.queue, m} }
 
-// parse parses tcp://HOST:PORT; the host * means all addresses of the machine.
+// parse parses tcp://HOST:PORT. The host * means all addresses of the machine.
 func parse(endpoint string) (host string, port int, err error) {
 	address, ok := strings.CutPrefix(endpoint, "tcp://")
 	host, text, bad := net.SplitHostPort(address)
@@ -130,10 +129,10 @@ func listen(host string, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// Topic returns the topic of subscriptions: kv@, the name of the server and the name of the model.
+// Topic returns kv@ID@MODEL, the topic of events; id is the name of the server.
 func Topic(id, model string) string { return "kv@" + id + "@" + model }
 
-// Run starts publishing under a topic. It is called once; Close ends it.
+// Run starts publishing under a topic. It must be called at most once; Close stops it.
 func (p *Publisher) Run(topic string) {
 	p.topic = []byte(topic)
 	p.tasks.Go(func() { p.accept(p.events, p.subscriber) })
@@ -141,7 +140,7 @@ func (p *Publisher) Run(topic string) {
 	p.tasks.Go(p.publish)
 }
 
-// Close ends every connection.
+// Close closes the ports and all connections.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -159,7 +158,7 @@ func (p *Publisher) Close() error {
 	return err
 }
 
-// Stats returns a snapshot of the counters.
+// Stats returns the current values.
 func (p *Publisher) Stats() Stats {
 	c := &p.count
 	s := Stats{Sequence: c.sequence.Load(), Batches: c.batches.Load(), Dropped: c.dropped.Load(),
@@ -175,13 +174,12 @@ func (p *Publisher) Stats() Stats {
 	return s
 }
 
-// publish runs the goroutine that owns the state, the numbers and the kept batches.
+// publish forms and sends batches. Only its goroutine uses the state and the history.
 func (p *Publisher) publish() {
 	known, kept := newState(), history{}
 	var out encoder
 	var list []change
-	// Readers that knew an earlier server at this address must drop its pages, so the state begins with
-	// AllBlocksCleared.
+	// Readers may have pages of an earlier server at this address, so the first event is AllBlocksCleared.
 	seq := uint64(p.now().UnixMicro())
 	out.cleared()
 	p.send(&kept, seq, out.batch(p.now()))
@@ -214,7 +212,7 @@ func (p *Publisher) publish() {
 	}
 }
 
-// send stores a batch in the history and passes it to every subscriber.
+// send adds a batch to the history and queues it for every subscriber.
 func (p *Publisher) send(kept *history, seq uint64, payload []byte) {
 	f := frame{seq, payload}
 	kept.add(f)
@@ -229,7 +227,7 @@ func (p *Publisher) send(kept *history, seq uint64, payload []byte) {
 	}
 }
 
-// accept serves every connection until the listener is closed.
+// accept accepts connections and serves them until the listener is closed.
 func (p *Publisher) accept(l net.Listener, serve func(*peer)) {
 	for {
 		c, err := l.Accept()
@@ -238,7 +236,7 @@ func (p *Publisher) accept(l net.Listener, serve func(*peer)) {
 			case <-p.stop:
 				return
 			default:
-				// An error such as too many open files does not affect existing connections.
+				// For example, too many open files; existing connections continue.
 				p.log.Warn("no connection for cache events", "error", err)
 				time.Sleep(100 * time.Millisecond)
 				continue
@@ -257,7 +255,7 @@ func (p *Publisher) accept(l net.Listener, serve func(*peer)) {
 	}
 }
 
-// maxPeers is the maximum number of connections, of subscribers and for replays together.
+// maxPeers is the maximum number of connections, including those for replays.
 const maxPeers = 256
 
 func (p *Publisher) enter(each *peer) bool {

@@ -8,16 +8,16 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// queue passes changes from the goroutine of the cache to the goroutine of the publisher.
+// queue passes changes from the goroutine of the cache to that of the publisher.
 type queue struct {
 	mu    sync.Mutex
 	list  []change
-	limit int           // length of list at which it is reduced
-	wake  chan struct{} // signals the publisher that the list is not empty; capacity 1
+	limit int           // length of list above which it is reduced
+	wake  chan struct{} // wakes the publisher if list is not empty; capacity 1
 	salt  func([]byte) string
 }
 
-// minQueue is the minimum length of a queue that is reduced; a shorter queue needs little memory.
+// minQueue is the minimum length at which a queue is reduced.
 const minQueue = 4096
 
 func newQueue(salt func([]byte) string) *queue {
@@ -44,7 +44,7 @@ func (q *queue) add(c change) {
 	}
 }
 
-// take empties the queue. The caller owns the returned slice; the queue continues with spare.
+// take returns all changes and empties the queue, which continues with the memory of spare.
 func (q *queue) take(spare []change) []change {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,10 +59,10 @@ type place struct {
 	id     uint64
 }
 
-// reduce drops every page that was stored and removed again. At most two changes are left for each page that existed
-// before or exists now: the size of the cache limits both.
+// reduce removes the changes of every page that was stored and then removed. At most two changes per page remain, so
+// that the cache size limits their number.
 func reduce(list []change) []change {
-	at := map[place]int{} // index of the latest stored change of each page
+	at := map[place]int{} // index of each page's latest stored change
 	for i := range list {
 		c := &list[i]
 		p := place{c.medium, c.id}
@@ -79,14 +79,14 @@ func reduce(list []change) []change {
 	return slices.DeleteFunc(list, func(c change) bool { return c.gone })
 }
 
-// listener writes the changes of one tier to the queue.
+// listener adds the changes of one tier to the queue.
 type listener struct {
 	queue  *queue
 	medium Medium
 }
 
 func (l listener) Stored(s prefix.Stored) {
-	// Text in MessagePack is UTF-8, but salts read from files may be any bytes.
+	// MessagePack text must be UTF-8, but a salt may be any bytes.
 	salt := strings.ToValidUTF8(l.queue.salt(s.Salt), "\uFFFD")
 	l.queue.add(change{kind: stored, medium: l.medium, page: page{id: shortHash(&s.Hash),
 		parent: shortHash(&s.Parent), first: s.Parent == s.Root, root: shortHash(&s.Root), salt: salt,
@@ -97,7 +97,7 @@ func (l listener) Removed(h prefix.Hash) {
 	l.queue.add(change{kind: removed, medium: l.medium, page: page{id: shortHash(&h)}})
 }
 
-// Root publishes the root of prompts without a salt.
+// Root adds the root hash of prompts without a salt.
 func (l listener) Root(h prefix.Hash) {
 	l.queue.add(change{kind: rooted, medium: l.medium, page: page{root: shortHash(&h)}})
 }

@@ -1,16 +1,16 @@
 package event
 
-// state is what a reader of all batches knows: the pages of each tier, in the order they were stored. A page's parent
-// is stored before it, so that readers can replay the order.
+// state holds the pages of each tier as published so far, in the order in which they were stored, which is parents
+// first.
 type state struct {
 	tiers [mediums]pages
-	// roots holds the salt of each root, from pages of the device. Events of other tiers have only the root of a page:
-	// pages whose salt is unknown, because no request has used it since the start, are omitted.
+	// roots maps each root hash to its salt, known from pages on the device. Pages of other tiers have only the root.
+	// They are not published if no request has used their salt since the start, because it is then unknown.
 	roots     map[uint64]string
 	rootBytes int
 }
 
-// maxRootBytes is the maximum memory of stored salts; rootBytes is the overhead of one salt.
+// maxRootBytes is the maximum memory of roots in bytes, rootBytes the overhead per salt.
 const (
 	maxRootBytes = 8 << 20
 	rootBytes    = 96
@@ -20,7 +20,7 @@ const (
 type pages struct {
 	byID  map[uint64]*change
 	order []*change
-	holes int // number of entries of order whose pages were removed
+	holes int // number of removed pages that are still in order
 }
 
 func newState() *state {
@@ -31,7 +31,7 @@ func newState() *state {
 	return s
 }
 
-// apply applies changes and appends the events for readers to out.
+// apply applies changes, and adds the events to out.
 func (s *state) apply(list []change, out *encoder) {
 	for i := range list {
 		c := &list[i]
@@ -43,7 +43,7 @@ func (s *state) apply(list []change, out *encoder) {
 			if !s.name(c) {
 				continue
 			}
-			t.drop(c.id) // the page is stored again without having been removed
+			t.drop(c.id) // the page is stored again without having been removed before
 			kept := *c
 			t.byID[c.id] = &kept
 			t.order = append(t.order, &kept)
@@ -58,20 +58,20 @@ func (s *state) apply(list []change, out *encoder) {
 	}
 }
 
-// name sets the salt of a page from the salt of its root, or stores the salt of the root, and reports whether the salt
-// is known.
+// name stores the salt of a device page for its root, and sets the salt of other pages. It returns false if the salt is
+// unknown.
 func (s *state) name(c *change) (known bool) {
 	if c.medium != GPU {
 		c.salt, known = s.roots[c.root]
 		return known
 	}
 	if salt, known := s.roots[c.root]; known && salt == c.salt {
-		c.salt = salt // all pages of a root share the memory of its salt
+		c.salt = salt // all pages of a root share the string of its salt
 		return true
 	}
 	n := len(c.salt) + rootBytes
 	if s.rootBytes+n > maxRootBytes {
-		plain := map[uint64]string{} // a new map, because a map does not release memory
+		plain := map[uint64]string{} // a map does not release memory when entries are deleted
 		for root, salt := range s.roots {
 			if salt == "" {
 				plain[root] = ""
@@ -84,8 +84,8 @@ func (s *state) name(c *change) (known bool) {
 	return true
 }
 
-// clear empties a tier. The protocol has only an event that clears all tiers, so while other tiers hold pages, the
-// removed pages are listed.
+// clear removes all pages of a tier. If other tiers have pages, the removed pages are listed, because the protocol has
+// only an event that clears all tiers.
 func (s *state) clear(m Medium, out *encoder) {
 	alone := true
 	for other := range s.tiers {
@@ -103,7 +103,7 @@ func (s *state) clear(m Medium, out *encoder) {
 	s.tiers[m] = pages{byID: map[uint64]*change{}}
 }
 
-// whole appends the events that bring any reader to this state.
+// whole adds the events of the whole state: AllBlocksCleared, then every page.
 func (s *state) whole(out *encoder) {
 	out.cleared()
 	for m := range s.tiers {
@@ -115,7 +115,7 @@ func (s *state) whole(out *encoder) {
 	}
 }
 
-// drop removes a page and reports whether it was present.
+// drop removes a page. It returns false if there is no such page.
 func (t *pages) drop(id uint64) bool {
 	c := t.byID[id]
 	if c == nil {

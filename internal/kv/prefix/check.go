@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Check walks the whole index and returns the first violated invariant, wrapped in ErrCorrupt. Its time is proportional
-// to the size of the index. Check is meant for tests and for diagnosis.
+// Check examines the whole index and returns the first violated invariant, wrapped in ErrCorrupt. Its time is
+// proportional to the size of the index. It is for tests and diagnosis.
 func (ix *Index) Check() error {
 	c := checker{Index: ix, live: make([]bool, len(ix.nodes)), rank: make([]int, len(ix.nodes))}
 	for _, walk := range []func() error{c.unusedNodes, c.hashes, c.entries, c.children, c.twins, c.idleList, c.memory} {
@@ -17,12 +17,11 @@ func (ix *Index) Check() error {
 	return nil
 }
 
-// checker holds the memory of one call of Check. Its checks run in order: later checks rely on the results of earlier
-// checks.
+// checker holds the buffers of a call of Check. Later checks rely on the results of earlier ones.
 type checker struct {
 	*Index
-	live []bool // [nodes] the node is not in the list of unused nodes
-	rank []int  // [nodes] place in the idle list, from 1; 0 for entries in use
+	live []bool // [nodes] whether the node is in use
+	rank []int  // [nodes] position in the idle list, from 1; 0 for entries in use
 }
 
 func (c *checker) node(n int32) bool { return n >= 0 && int(n) < len(c.nodes) && c.live[n] }
@@ -41,8 +40,7 @@ func (c *checker) unusedNodes() error {
 	return nil
 }
 
-// hashes checks that every live node is in the table once, in the bucket of its hash, and that no other node is in the
-// table.
+// hashes checks that the table contains exactly the live nodes, each once and in the bucket of its hash.
 func (c *checker) hashes() error {
 	found := make([]bool, len(c.nodes))
 	count, err := c.byHash.check(func(n int32) error {
@@ -61,8 +59,7 @@ func (c *checker) hashes() error {
 	return nil
 }
 
-// entries checks that a root has a child and no page, and that an entry has a page, a live parent, and the hash of its
-// parent and tokens.
+// entries checks that a root has a child and no page, and that an entry has a page, a live parent and a correct hash.
 func (c *checker) entries() error {
 	for i := range c.nodes {
 		n, e := int32(i), &c.nodes[i]
@@ -87,7 +84,7 @@ func (c *checker) entries() error {
 	return nil
 }
 
-// children checks that the lists of children contain every node that has a parent once, under that parent.
+// children checks that every node with a parent is exactly once in the list of its parent's children.
 func (c *checker) children() error {
 	visited := 0
 	for i := range c.nodes {
@@ -110,8 +107,7 @@ func (c *checker) children() error {
 	return nil
 }
 
-// twins checks that the pages of an entry hold the same tokens, and that every page with an entry is in the list of
-// that entry.
+// twins checks that the pages of an entry have the same tokens, and that every stored page is in the list of its entry.
 func (c *checker) twins() error {
 	visited := 0
 	for i := range c.nodes {
@@ -142,8 +138,8 @@ func (c *checker) twins() error {
 	return nil
 }
 
-// idleList checks that the list holds the idle entries, none of them with a duplicate page, and every child before its
-// parent.
+// idleList checks that the list contains exactly the idle entries, each with a single page, and children before
+// parents.
 func (c *checker) idleList() error {
 	count, older := 0, none
 	for n := c.idle.oldest; n != none; n = c.nodes[n].newer {
@@ -171,7 +167,7 @@ func (c *checker) idleList() error {
 	return nil
 }
 
-// memory checks that the table of evicted hashes contains the stored hashes.
+// memory checks the table of the hashes of evicted pages.
 func (c *checker) memory() error {
 	g := &c.ghosts
 	found := make([]bool, len(g.keys))
@@ -199,8 +195,8 @@ func (c *checker) count(is func(int32) bool) int {
 	return count
 }
 
-// check visits every slot of a table and tests that find returns this slot for its hash. visit returns an error for a
-// slot that it does not expect, such as a slot that is visited twice; this also ends the check of a circular bucket.
+// check calls visit for every slot of a table, and checks that find returns the slot for its hash. visit must return an
+// error if a slot is visited twice, which ends the check if a bucket is circular.
 func (t *table) check(visit func(int32) error) (count int, err error) {
 	seen := map[Hash]bool{}
 	for b := range t.heads {

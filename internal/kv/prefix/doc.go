@@ -1,28 +1,27 @@
 // Package prefix finds stored pages by content.
 //
-// Its input is pages of tokens as they become full, each with the page before it; its output is the pages that already
-// hold the beginning of a prompt, how far they reach, and why the search stopped there. The package also keeps unused
-// pages in order of last use, and evicts them one by one, oldest first.
+// Its input is full pages of tokens, each with the page before it. For a prompt it returns the stored pages of the
+// longest prefix, and the reason why no longer prefix was found. It also keeps unused pages in order of last use, and
+// evicts the least recently used one.
 //
-// A page is identified by a chained hash: SHA-256 over the hash of the page before it and its own tokens. The chain
-// starts at a root that covers the layout of the cache and the tenant's salt, so equal hashes mean equal positions,
-// equal tokens before, equal layout and equal tenant. SHA-256 is used because a tenant must not be able to craft a page
-// that is found for another tenant's prompt, and because hashes leave the process in events, where a per-process hash
-// would be useless. The hash takes about 0.3 us for a page of 64 tokens, and a lookup mostly avoids it by first
-// comparing tokens with the newest stored page. Every hit also compares the tokens and the parent: a collision of page
-// hashes loses a hit, but never gives a wrong page.
+// A page is identified by a chained hash: SHA-256 over the hash of the page before it and its own tokens. The first
+// hash is a root, computed from the layout of the cache and the tenant's salt. Equal hashes therefore mean equal tokens
+// from the beginning, equal layout and equal tenant. A cryptographic hash is used so that a tenant cannot craft a page
+// that is found for another tenant's prompt. It is the same in every process, because hashes are published in events.
+// It takes about 0.3 us for a page of 64 tokens; most lookups avoid it by first comparing tokens with the newest stored
+// page. Every hit also compares the tokens and the parent, so that a collision of hashes never returns a wrong page.
 //
-// Entries form a tree and these three rules hold between calls; Check tests them:
+// Entries form a tree. Check tests these three invariants, which hold between calls:
 //
 //   - An entry's parent is stored as long as the entry is.
-//   - Two pages may hold the same content, computed by two sequences at the same time. One of them answers lookups;
+//   - Two pages may have the same tokens, computed by two sequences at the same time. Lookups return one of them;
 //     the others are listed after it, and the next one replaces it when it is no longer used. A page in use replaces
-//     an idle one at once. So an entry is idle only when no sequence holds any page of its content, and then its
+//     an idle one at once. So an entry is idle only if no sequence uses any of its pages, and then its
 //     children are idle too.
-//   - A sequence that ends releases its last page first. So a child is always idle for longer than its parent, and
-//     evicting the oldest idle entry never cuts a branch.
+//   - A sequence that ends releases its last page first. So a child is idle for longer than its parent, and
+//     the oldest idle entry never has children.
 //
-// The package holds page numbers only and never touches cache memory. One goroutine uses an Index at a time.
+// The package stores only page numbers and does not access cache memory. Only one goroutine at a time may use an Index.
 package prefix
 
 // Page is the number of a page. It is equal in every layer and in every stream of the cache.
@@ -31,5 +30,5 @@ type Page int32
 // None means that there is no page: it is the parent of the first page of a prompt.
 const None Page = -1
 
-// none ends the lists of entries.
+// none is the end of a linked list.
 const none int32 = -1

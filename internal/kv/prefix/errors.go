@@ -2,8 +2,8 @@ package prefix
 
 import "errors"
 
-// ErrConfig reports sizes that an Index cannot have.
+// ErrConfig means that a Config is invalid.
 var ErrConfig = errors.New("prefix: bad configuration")
 
-// ErrCorrupt is wrapped by every error of Check.
+// ErrCorrupt is wrapped by all errors of Check.
 var ErrCorrupt = errors.New("prefix: index is corrupt")

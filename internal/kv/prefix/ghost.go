@@ -1,16 +1,16 @@
 package prefix
 
-// ghosts holds the hashes of recently evicted pages, so that a lookup can distinguish "evicted" from "never stored".
-// When the table is full, a new hash replaces the oldest hash.
+// ghosts holds the hashes of recently evicted pages, so that a lookup can report whether a missing page was evicted or
+// never stored. When the table is full, a new hash replaces the oldest hash.
 type ghosts struct {
 	table
 	count int // number of filled slots
-	at    int // slot that is written next
+	at    int // slot that is overwritten next
 }
 
 func newGhosts(slots int) ghosts { return ghosts{table: newTable(slots)} }
 
-// remember records that the page of this hash was evicted.
+// remember stores the hash of an evicted page.
 func (g *ghosts) remember(h *Hash) {
 	if g.find(h) != none {
 		return

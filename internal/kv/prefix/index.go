@@ -5,49 +5,49 @@ import (
 	"fmt"
 )
 
-// Config sizes an Index.
+// Config holds the parameters of an Index.
 type Config struct {
-	// Pages is the number of pages of the cache; the numbers of stored pages are below this number.
+	// Pages is the number of pages of the cache; page numbers are below it.
 	Pages int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
-	// Identity names what cached rows depend on in addition to tokens, such as the byte layouts. It is hashed into
+	// Identity identifies what cached rows depend on in addition to tokens, such as the byte layout. It is part of
 	// every root.
 	Identity string
-	// Listener, if set, is called at every change of the set of reusable pages.
+	// Listener, if not nil, receives every change of the set of reusable pages.
 	Listener Listener
 }
 
-// Index maps content to pages.
+// Index finds pages by their tokens.
 type Index struct {
 	cfg    Config
 	hash   hasher
-	nodes  []node // [2*Pages] entries and roots: each root has an entry, each entry a page
-	unused int32  // first unused node; unused nodes are linked by next
+	nodes  []node // [2*Pages] entries and roots: every root has an entry, every entry a page
+	unused int32  // first unused node; next links unused nodes
 	byHash table  // [2*Pages] nodes by hash
-	pages  []slot // [Pages]
+	pages  []slot // [Pages] entry of each page
 	tokens []int32
 	idle   list
 	ghosts ghosts
 }
 
-// node is an entry, or a root: the common parent, without a page, of the first pages under one layout and salt. Its
-// hash is its key in Index.byHash.
+// node is an entry, or a root: the parent of the first pages with one layout and salt, which has no page. Its hash is
+// its key in Index.byHash.
 type node struct {
 	page          Page  // page that lookups return; None for a root
-	parent, child int32 // parent node, and the child that was stored last
-	prev, next    int32 // siblings in the list of children, newest first
+	parent, child int32 // parent, and the child that was stored last
+	prev, next    int32 // siblings, newest first
 	older, newer  int32 // neighbours in the list of idle entries
 	idle          bool
 }
 
-// slot is the entry of a page.
+// slot is the place of a page in the index.
 type slot struct {
-	node       int32 // node of the page's entry, or none
-	prev, next Page  // neighbours among the pages of one entry; the page that lookups return is first
+	node       int32 // entry of the page, or none
+	prev, next Page  // other pages of the entry; the page that lookups return is the first
 }
 
-// New makes an empty index.
+// New returns an empty index.
 func New(c Config) (*Index, error) {
 	if c.Pages < 1 || c.PageTokens < 1 {
 		return nil, fmt.Errorf("%w: the index has %d pages of %d tokens, want at least 1 of each", ErrConfig, c.Pages,
@@ -70,23 +70,23 @@ func New(c Config) (*Index, error) {
 type Outcome uint8
 
 const (
-	// Refused: the page was not stored, and no page after it can be stored. Its parent is not stored, it is already
-	// stored, it is not a full page of this index, or another page has an equal hash.
+	// Refused: the page was not stored, and pages after it cannot be stored. The reason is that its parent is not
+	// stored, that the page is already stored or not full, or that another page has the same hash.
 	Refused Outcome = iota
 	// Added: lookups now return the page.
 	Added
-	// Duplicate: the content is stored already. Lookups return this page instead of the stored page when the stored
-	// page is no longer in use, or at once if the stored page is idle.
+	// Duplicate: another page with the same tokens is stored. Lookups return the other page until it is no longer in
+	// use; if it is idle, they return the new page at once.
 	Duplicate
 )
 
-// Root returns the hash before the first page of a prompt under a salt. Prompts with different salts share no pages;
-// the empty salt is also a salt.
+// Root returns the hash that precedes the first page of prompts with a salt. Prompts with different salts share no
+// pages. An empty salt is also a salt.
 func (ix *Index) Root(salt []byte) Hash { return ix.hash.root(ix.cfg.Identity, salt) }
 
-// Add makes a page in use reusable. tokens are the tokens of the page and are copied. parent is the page before it, or
-// None under root for the first page of a prompt. The page must keep its rows until the index releases it. If an idle
-// page has equal content, the idle page is no longer needed and is returned as freed; otherwise freed is None.
+// Add makes a page in use reusable. tokens are its tokens, which are copied. parent is the page before it, or None for
+// the first page of a prompt. The rows of the page must not change until the index releases it. If an idle page has the
+// same tokens, it is returned as freed; otherwise freed is None.
 func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, freed Page) {
 	if page < 0 || int(page) >= len(ix.pages) || ix.pages[page].node != none || len(tokens) != ix.cfg.PageTokens {
 		return Refused, None
@@ -123,8 +123,8 @@ func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, f
 	return Added, None
 }
 
-// parent returns the parent node of a page that follows the page parent: the result is none for the first page under a
-// root that has no stored pages.
+// parent returns the node of the page parent or, if it is None, of root. The result is none if the root has no stored
+// pages. ok is false if parent is not stored.
 func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
 	if parent == None {
 		up = ix.byHash.find(root)
@@ -137,15 +137,15 @@ func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
 	return up, up != none
 }
 
-// Hold marks a stored page that was idle as used. Pages that are not stored or not idle do not change.
+// Hold marks an idle page as used. It has no effect on other pages.
 func (ix *Index) Hold(page Page) {
 	if n := ix.pages[page].node; n != none && ix.nodes[n].idle {
 		ix.idle.remove(ix.nodes, n)
 	}
 }
 
-// Drop reports that no sequence uses a page any more, and returns whether the index keeps it. A page that the index
-// does not keep is free. The last page of a prompt must be dropped first.
+// Drop marks a page as not used by any sequence. If it returns false, the index does not keep the page, which is then
+// free. The last page of a prompt must be dropped first.
 func (ix *Index) Drop(page Page) (kept bool) {
 	n := ix.pages[page].node
 	if n == none {
@@ -159,7 +159,7 @@ func (ix *Index) Drop(page Page) (kept bool) {
 	return false
 }
 
-// Oldest returns the page that Evict would evict.
+// Oldest returns the page that Evict would evict; ok is false if there is none.
 func (ix *Index) Oldest() (Page, bool) {
 	if ix.idle.oldest == none {
 		return None, false
@@ -167,7 +167,7 @@ func (ix *Index) Oldest() (Page, bool) {
 	return ix.nodes[ix.idle.oldest].page, true
 }
 
-// Entry describes a stored page. Its tokens are valid until the index releases the page.
+// Entry returns the description of a stored page. Its tokens are valid until the index releases the page.
 func (ix *Index) Entry(page Page) (Stored, bool) {
 	n := ix.pages[page].node
 	if n == none {
@@ -182,7 +182,7 @@ func (ix *Index) Entry(page Page) (Stored, bool) {
 	return s, true
 }
 
-// Evict evicts the page that has been idle longest. It returns false if no page is idle.
+// Evict removes the page that has been idle longest. It returns false if no page is idle.
 func (ix *Index) Evict() (Page, bool) {
 	n := ix.idle.oldest
 	if n == none {
@@ -200,7 +200,8 @@ func (ix *Index) Evict() (Page, bool) {
 	return page, true
 }
 
-// Clear removes all entries and appends the idle pages, which are free now, to freed. Pages in use become private.
+// Clear removes all entries. It appends the idle pages, which are now free, to freed. Pages in use cannot be found any
+// more.
 func (ix *Index) Clear(freed []Page) []Page {
 	for n := ix.idle.oldest; n != none; n = ix.nodes[n].newer {
 		freed = append(freed, ix.nodes[n].page)
@@ -215,23 +216,23 @@ func (ix *Index) Clear(freed []Page) []Page {
 // Idle returns the number of idle pages, which Evict could evict.
 func (ix *Index) Idle() int { return ix.idle.count }
 
-// Has reports whether a page belongs to an entry.
+// Has reports whether a page is stored.
 func (ix *Index) Has(page Page) bool { return ix.pages[page].node != none }
 
-// IsIdle reports whether a page is kept although no sequence uses it.
+// IsIdle reports whether a page is stored and no sequence uses it.
 func (ix *Index) IsIdle(page Page) bool {
 	n := ix.pages[page].node
 	return n != none && ix.nodes[n].idle
 }
 
-// Follows reports whether the entry of a stored page is a child of the entry of parent, or of root if parent is None.
+// Follows reports whether a stored page follows the page parent or, if parent is None, the root.
 func (ix *Index) Follows(root Hash, parent, page Page) bool {
 	n := ix.pages[page].node
 	up, ok := ix.parent(&root, parent)
 	return n != none && ok && up != none && ix.nodes[n].parent == up
 }
 
-// same reports whether entry n is the page of these tokens after node up.
+// same reports whether entry n has these tokens and the parent node up.
 func (ix *Index) same(n, up int32, tokens []int32) bool {
 	e := &ix.nodes[n]
 	return e.page != None && e.parent == up && equal(ix.tokensOf(e.page), tokens)

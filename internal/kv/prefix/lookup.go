@@ -2,13 +2,12 @@ package prefix
 
 import "slices"
 
-// maxSiblings is the maximum number of stored continuations that a lookup compares with the prompt to find the first
-// difference.
+// maxSiblings is the maximum number of stored pages that a lookup compares with the prompt to find the first different
+// token.
 const maxSiblings = 64
 
-// Lookup appends to pages the stored pages that hold the beginning of a prompt and reports how far they reach. The last
-// compute tokens are never matched, even if they are stored. Nothing changes: the caller marks the pages as used with
-// Hold.
+// Lookup appends the stored pages of the longest prefix of a prompt to pages. The last compute tokens are never
+// matched, even if they are stored. The index does not change: the caller marks the pages as used with Hold.
 func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) ([]int32, Match) {
 	size := ix.cfg.PageTokens
 	limit := max(len(prompt)-max(compute, 0), 0) / size
@@ -44,8 +43,8 @@ func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) (
 	return pages, m
 }
 
-// newest returns the newest child of node up if it is the page of these tokens, else none. If only one prompt continues
-// there, this entry is the only child, so no hash is computed.
+// newest returns the newest child of node up if it has these tokens, otherwise none. If a node has only one child, a
+// match therefore computes no hash.
 func (ix *Index) newest(up int32, tokens []int32) int32 {
 	if up != none {
 		if c := ix.nodes[up].child; c != none && ix.same(c, up, tokens) {
@@ -55,8 +54,8 @@ func (ix *Index) newest(up int32, tokens []int32) int32 {
 	return none
 }
 
-// why returns why a page of tokens after node up did not match, and after how many of its tokens. n is the entry of its
-// hash h, or none if it has no entry.
+// why returns the reason why a page of tokens after node up did not match, and the number of its first tokens that did.
+// n is the entry with its hash h, or none.
 func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	if n != none {
 		return StopCollision, 0
@@ -79,7 +78,7 @@ func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	return StopDifferent, longest
 }
 
-// common returns the number of equal first tokens of two pages.
+// common returns the length of the common prefix of two pages of tokens.
 func common(a, b []int32) int {
 	for i := range a {
 		if a[i] != b[i] {
@@ -89,8 +88,8 @@ func common(a, b []int32) int {
 	return len(a)
 }
 
-// equal reports whether two pages have the same tokens. Fixed-size arrays are compared as memory, which is several
-// times faster than element by element.
+// equal reports whether two pages have the same tokens. Arrays of fixed size are compared with memequal, several times
+// faster than a loop over elements.
 func equal(a, b []int32) bool {
 	const chunk = 16
 	for len(a) >= chunk && len(b) >= chunk {

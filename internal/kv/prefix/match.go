@@ -5,23 +5,23 @@ import "fmt"
 // Stop is the reason why a lookup did not match more of the prompt.
 type Stop uint8
 
-// Reasons why a lookup stops.
+// Reasons.
 const (
-	// StopOff: prefix reuse is disabled.
+	// StopOff: prefix caching is disabled.
 	StopOff Stop = iota
-	// StopWhole: every full page of the prompt matched; the rest does not fill a page.
+	// StopWhole: every full page of the prompt matched; the remaining tokens do not fill a page.
 	StopWhole
-	// StopCompute: the next page holds tokens that must be computed, at least the last token of the prompt.
+	// StopCompute: the next page contains tokens that must be computed, at least the last token of the prompt.
 	StopCompute
-	// StopDifferent: a stored prompt continues differently; Match.At is the first different token.
+	// StopDifferent: the stored pages after the match have other tokens; Match.At is the first different token.
 	StopDifferent
-	// StopEvicted: the next page was stored and has been evicted since.
+	// StopEvicted: the next page was stored, but has been evicted.
 	StopEvicted
-	// StopUnknown: nothing is stored after the matched pages, and no such page was evicted recently.
+	// StopUnknown: no page is stored after the match, and the next page was not evicted recently.
 	StopUnknown
-	// StopWindow: more of the prompt is stored, but not the window rows of the token after it.
+	// StopWindow: a longer prefix is stored, but without the window rows that the next token attends to.
 	StopWindow
-	// StopCollision: another page has the hash of the next page; that page is not used.
+	// StopCollision: another page has the same hash as the next page.
 	StopCollision
 
 	// Stops is the number of reasons.
@@ -39,7 +39,7 @@ var stopNames = [Stops]string{
 	StopCollision: "another page has the same hash",
 }
 
-// String returns the reason in words.
+// String returns the reason as text.
 func (s Stop) String() string {
 	if s < Stops {
 		return stopNames[s]
@@ -47,15 +47,16 @@ func (s Stop) String() string {
 	return fmt.Sprintf("Stop(%d)", uint8(s))
 }
 
-// Match is the answer of a lookup.
+// Match is the result of a lookup.
 type Match struct {
-	// Tokens and Pages state how far the prompt matched. Tokens is a whole number of pages.
+	// Tokens and Pages are the length of the match; Tokens is Pages times the page size.
 	Tokens, Pages int
-	// Prompt is the number of tokens looked up.
+	// Prompt is the number of tokens of the prompt.
 	Prompt int
-	// Stop is the reason why the lookup matched no further.
+	// Stop is the reason why the match is not longer.
 	Stop Stop
-	// At is the token at which the lookup stopped: the first different token for StopDifferent, else Tokens.
+	// At is the index of the token at which the lookup stopped: the first different token for StopDifferent, else
+	// Tokens.
 	At int
 }
 

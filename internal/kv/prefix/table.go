@@ -2,14 +2,13 @@ package prefix
 
 import "hash/maphash"
 
-// table finds slots by hash: chained buckets in arrays of fixed size, so that neither adding nor removing allocates.
-// Buckets are chosen with a random seed per table: prompts that were crafted to share bits of their hashes are still
-// spread over buckets.
+// table is a hash table of slots, with chained buckets in arrays of fixed size, so that no operation allocates. Each
+// table has a random seed, so that prompts cannot be crafted whose hashes are in the same bucket.
 type table struct {
 	seed  maphash.Seed
-	heads []int32 // [buckets, a power of two] first slot of each bucket
-	next  []int32 // [slots] next slot of the same bucket
-	keys  []Hash  // [slots] valid while the slot is in the table
+	heads []int32 // [buckets, a power of two] first slot of the bucket
+	next  []int32 // [slots] next slot of the bucket
+	keys  []Hash  // [slots] hash, valid if the slot is in the table
 }
 
 func newTable(slots int) table {
@@ -27,7 +26,7 @@ func (t *table) bucket(h *Hash) *int32 {
 	return &t.heads[maphash.Bytes(t.seed, h[:])&uint64(len(t.heads)-1)]
 }
 
-// find returns the slot of h, or none.
+// find returns the slot with the hash h, or none.
 func (t *table) find(h *Hash) int32 {
 	s := *t.bucket(h)
 	for s != none && t.keys[s] != *h {

@@ -1,7 +1,7 @@
 package prefix
 
-// newNode makes the newest child of parent, or a root when parent is none. There is always a free node: there are at
-// most one root and one entry for each stored page.
+// newNode adds a node as the newest child of parent, or a root if parent is none. There is always an unused node,
+// because there are at most as many entries as stored pages, and at most as many roots as entries.
 func (ix *Index) newNode(h *Hash, parent int32) int32 {
 	n := ix.unused
 	e := &ix.nodes[n]
@@ -18,7 +18,7 @@ func (ix *Index) newNode(h *Hash, parent int32) int32 {
 	return n
 }
 
-// freeNode removes a node without pages and children, and its parent if that is a root without other children.
+// freeNode removes a node without pages and children, and then its parent if that is a root without other children.
 func (ix *Index) freeNode(n int32) {
 	e := &ix.nodes[n]
 	parent := e.parent
@@ -40,8 +40,8 @@ func (ix *Index) freeNode(n int32) {
 	}
 }
 
-// join adds a used page to entry n, after the page that lookups return. If the page that lookups return is idle, the
-// new page replaces it, and join returns the idle page; otherwise join returns None.
+// join adds a used page to entry n, after the page that lookups return. If that page is idle, the new page replaces it,
+// and freed is the idle page; otherwise freed is None.
 func (ix *Index) join(n int32, page Page) (freed Page) {
 	first := ix.nodes[n].page
 	after := ix.pages[first].next
@@ -58,7 +58,7 @@ func (ix *Index) join(n int32, page Page) (freed Page) {
 	return first
 }
 
-// leave removes a page from entry n. If lookups returned this page, they now return the next page of the entry.
+// leave removes a page from entry n. If lookups returned this page, they then return the next page of the entry.
 func (ix *Index) leave(n int32, page Page) {
 	s := ix.pages[page]
 	if s.prev == None {
@@ -72,7 +72,7 @@ func (ix *Index) leave(n int32, page Page) {
 	ix.pages[page] = slot{node: none, prev: None, next: None}
 }
 
-// list holds the idle entries in the order in which they became idle.
+// list is the list of idle entries in the order in which they became idle.
 type list struct {
 	oldest, newest int32
 	count          int
@@ -80,7 +80,7 @@ type list struct {
 
 func newList() list { return list{oldest: none, newest: none} }
 
-// add adds an entry that is no longer used, as the newest entry of the list.
+// add adds an entry, which has become idle, at the newest end.
 func (l *list) add(nodes []node, n int32) {
 	e := &nodes[n]
 	e.idle, e.older, e.newer = true, l.newest, none

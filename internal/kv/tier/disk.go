@@ -22,54 +22,54 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Names below the folder of a disk cache. Files with other names are not touched.
+// Names of files in the folder of a disk cache. Files with other names are ignored.
 const (
 	pageSuffix      = ".page"
 	unfinishedStart = "unfinished-"
 )
 
-// diskQueue is the maximum number of pages that wait to be written; further pages are not stored.
+// diskQueue is the maximum number of pages queued for writing; if it is exceeded, pages are not stored.
 const diskQueue = 64
 
-// disk stores pages as files, one for each page, named by its hash. A file is written under a temporary name and
-// renamed, and carries a checksum: a file truncated by a crash is detected and removed, so fsync is not needed.
+// disk stores pages as files, one for each page, named by its hash. A file is written under a temporary name and then
+// renamed. It contains a checksum, by which a file truncated by a crash is detected and removed, so that fsync is not
+// needed.
 //
-// A file system may hang in any call. After openDisk one goroutine creates and removes files and others read them. None
-// of them holds mu during a call of the file system, so lookups never wait.
+// Any call of a file system may hang. After openDisk, one goroutine creates and removes files, and others read them. No
+// goroutine holds mu during a file system call, so that lookups never wait.
 type disk struct {
 	dir   string
-	most  int64 // maximum size of all files, in bytes
+	most  int64 // maximum bytes of all files
 	spec  *Spec
 	hears prefix.Listener
 	log   *slog.Logger
 	lock  *os.File
 
-	ctx     context.Context // context that ends with the tier
+	ctx     context.Context // cancelled when the tier closes
 	stop    context.CancelFunc
 	writes  chan *Page
-	doom    chan struct{} // signals that doomed is no longer empty; capacity 1
+	doom    chan struct{} // signals that doomed is not empty; capacity 1
 	stopped chan struct{}
 	calls   atomic.Int64 // number of files that were created or removed
 
-	patience time.Duration                  // maximum time of a read; diskWait except in tests
+	patience time.Duration                  // maximum time of a read; differs from diskWait only in tests
 	load     func(*Page, prefix.Hash) error // reads a page; replaced in tests
 	save     func(*Page) error              // writes the file of a page; replaced in tests
 	unlink   func(prefix.Hash) error        // removes the file of a page; replaced in tests
-	reading  chan struct{}                  // holds one element for each read that has not returned
-	late     atomic.Int32                   // number of reads in progress that have exceeded their time
-	reads    sync.WaitGroup                 // reads whose results are no longer awaited
+	reading  chan struct{}                  // semaphore: one element for each read that has not returned
+	late     atomic.Int32                   // number of running reads that have exceeded their time
+	reads    sync.WaitGroup                 // reads that have not returned
 
 	mu    sync.Mutex
-	pages map[prefix.Hash]*list.Element // list elements that hold a prefix.Hash
-	order list.List                     // order of use, most recently used first
-	// pending holds the pages that wait in writes or are being written; lookups find them until their files are
-	// complete.
+	pages map[prefix.Hash]*list.Element // elements of order, by the hash that they hold
+	order list.List                     // hashes, most recently used first
+	// pending holds the pages that are queued or being written; lookups return them until their files are complete.
 	pending map[prefix.Hash]*Page
-	doomed  []prefix.Hash // dropped pages whose files are to be removed
+	doomed  []prefix.Hash // dropped pages whose files must be removed
 	count   Count
 }
 
-// openDisk opens the folder of a disk cache, creates it if it does not exist, and removes unusable files in it.
+// openDisk opens the folder of a disk cache, creates it if it does not exist, and removes invalid files from it.
 func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.Logger) (*disk, error) {
 	if bytes < int64(spec.Size()) {
 		return nil, fmt.Errorf("tier: a disk cache of %d bytes is smaller than one page of %d bytes; allow more "+
@@ -97,7 +97,7 @@ func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.
 	return d, nil
 }
 
-// scan reads the headers of the existing files, oldest first, and removes files that cannot be used.
+// scan reads the headers of all files, oldest first, and removes invalid files.
 func (d *disk) scan() error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *disk) scan() error {
 	return nil
 }
 
-// header checks the header of a page's file.
+// header reads and checks the header of a page's file.
 func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
 	if !info.Mode().IsRegular() {
 		return prefix.Stored{}, fmt.Errorf("%w: it is not a regular file", ErrDamaged)
@@ -160,7 +160,7 @@ func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
 	return page, err
 }
 
-// hashOf returns the page hash in a file name.
+// hashOf returns the hash of the page from its file name.
 func hashOf(name string) (k prefix.Hash, ok bool) {
 	text, found := strings.CutSuffix(name, pageSuffix)
 	if !found || len(text) != hex.EncodedLen(len(k)) {
@@ -172,8 +172,8 @@ func hashOf(name string) (k prefix.Hash, ok bool) {
 
 func (d *disk) path(k prefix.Hash) string { return filepath.Join(d.dir, k.String()+pageSuffix) }
 
-// add records a page whose file is complete, and drops the least recently used pages beyond the budget. The caller
-// holds mu, or is the only user of the tier.
+// add adds a page whose file is complete, and drops the least recently used pages above the budget. The caller holds
+// mu, or no other goroutine uses the tier.
 func (d *disk) add(p prefix.Stored) {
 	if d.pages[p.Hash] != nil {
 		return
@@ -186,7 +186,7 @@ func (d *disk) add(p prefix.Stored) {
 	}
 }
 
-// remove drops a page; its file is deleted later. The caller holds mu.
+// remove drops a page and queues its file for removal. The caller holds mu.
 func (d *disk) remove(k prefix.Hash) {
 	e := d.pages[k]
 	if e == nil {
@@ -198,8 +198,8 @@ func (d *disk) remove(k prefix.Hash) {
 	d.hears.Removed(k)
 }
 
-// removeFile queues the file of a dropped page for removal. The caller holds mu. The goroutine that removes files also
-// creates them, so the queue never holds more entries than there are files.
+// removeFile queues the file of a dropped page for removal. The caller holds mu. One goroutine both removes and creates
+// files, so the queue is never longer than the number of files.
 func (d *disk) removeFile(k prefix.Hash) {
 	d.doomed = append(d.doomed, k)
 	select {
@@ -210,7 +210,7 @@ func (d *disk) removeFile(k prefix.Hash) {
 
 func (d *disk) Name() string { return "disk" }
 
-// Wants accepts pages when they become reusable, so that they outlive the process.
+// Wants reports whether a page is to be stored: pages are stored when they become reusable, to outlive the process.
 func (d *disk) Wants(k prefix.Hash, o Occasion) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,10 +223,10 @@ func (d *disk) Has(k prefix.Hash) bool {
 	return d.has(k)
 }
 
-// has reports whether a page has a file or is queued to be written. The caller holds mu.
+// has reports whether a page has a file or is queued for writing. The caller holds mu.
 func (d *disk) has(k prefix.Hash) bool { return d.pages[k] != nil || d.pending[k] != nil }
 
-// waiting returns a page that is queued to be written, with a reference, or nil.
+// waiting returns a page that is queued for writing, with an added reference, or nil.
 func (d *disk) waiting(k prefix.Hash) *Page {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,7 +237,7 @@ func (d *disk) waiting(k prefix.Hash) *Page {
 	return p
 }
 
-// Put queues a page for the disk.
+// Put queues a page for writing.
 func (d *disk) Put(p *Page) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -254,7 +254,7 @@ func (d *disk) Put(p *Page) {
 	}
 }
 
-// write writes queued pages and removes files until the tier closes. Then it writes the pages that are still queued.
+// write writes queued pages and removes files. When the tier closes, it writes the remaining queued pages and returns.
 func (d *disk) write() {
 	defer close(d.stopped)
 	for open := true; open; {
@@ -263,7 +263,7 @@ func (d *disk) write() {
 			d.keep(p)
 		case <-d.doom:
 		case <-d.ctx.Done():
-			for open = false; len(d.writes) > 0; { // no goroutine adds to the queue now
+			for open = false; len(d.writes) > 0; { // nothing is added to the queue any more
 				d.keep(<-d.writes)
 			}
 		}
@@ -271,7 +271,7 @@ func (d *disk) write() {
 	}
 }
 
-// sweep removes the files of pages that were dropped, except those that were stored again since.
+// sweep removes the files of dropped pages, except pages that were stored again.
 func (d *disk) sweep() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -285,17 +285,17 @@ func (d *disk) sweep() {
 		d.calls.Add(1)
 		d.mu.Lock()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.count.Failed++ // the file stays, and is found and checked at the next start
+			d.count.Failed++ // the file remains; the next start finds it
 		}
 	}
 	d.doomed = nil
 }
 
-// keep writes a page and releases its reference.
+// keep writes a page to its file and releases its reference.
 func (d *disk) keep(p *Page) {
 	defer p.Drop()
 	d.mu.Lock()
-	wanted := d.pending[p.Hash] == p // false if Clear dropped the page since it was queued
+	wanted := d.pending[p.Hash] == p // false if Clear has dropped the page
 	d.mu.Unlock()
 	if !wanted {
 		return
@@ -320,7 +320,7 @@ func (d *disk) keep(p *Page) {
 	}
 }
 
-// file writes the file of a page.
+// file writes a page to its file.
 func (d *disk) file(p *Page) (err error) {
 	f, err := os.CreateTemp(d.dir, unfinishedStart)
 	if err != nil {
@@ -328,7 +328,7 @@ func (d *disk) file(p *Page) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // if the removal fails, the file is removed at the next start
+			_ = os.Remove(f.Name()) // a file that cannot be removed is removed at the next start
 		}
 	}()
 	_, err = f.Write(d.spec.AppendHeader(nil, p))
@@ -341,7 +341,7 @@ func (d *disk) file(p *Page) (err error) {
 	return os.Rename(f.Name(), d.path(p.Hash))
 }
 
-// Load reads files one after the other. A page that is still queued to be written is returned from memory.
+// Load reads files one after the other. A page that is queued for writing is delivered from memory.
 func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	for ; n < len(keys); n++ {
@@ -383,10 +383,10 @@ func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.C
 	return n, ""
 }
 
-// lose drops a page that cannot be read. The caller holds mu.
+// lose drops a page whose file cannot be read. The caller holds mu.
 func (d *disk) lose(k prefix.Hash, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
-		d.count.Failed++ // the file was removed by another program
+		d.count.Failed++ // another program has removed the file
 	} else {
 		d.count.Damaged++
 	}
@@ -394,7 +394,7 @@ func (d *disk) lose(k prefix.Hash, err error) {
 	d.remove(k)
 }
 
-// openRegular opens a regular file for reading. If the path is a FIFO, it does not wait for a writer.
+// openRegular opens a regular file for reading. It does not block if the path is a FIFO.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -410,21 +410,20 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// diskWait is the maximum time that the disk may take for a page.
+// diskWait is the maximum time to read a page.
 const diskWait = 5 * time.Second
 
-// closeShare divides diskWait: the result is the maximum time for each file when the tier closes.
+// closeShare: when the tier closes, diskWait/closeShare is the maximum time to write a file.
 const closeShare = 5
 
-// errHangs is the error for a page whose file system does not respond.
+// errHangs means that the file system does not respond.
 var errHangs = errors.New("tier: the file system does not respond")
 
-// mostReads is the maximum number of concurrent reads. Each read blocks one thread while the file system does not
-// respond.
+// mostReads is the maximum number of concurrent reads. A read blocks a thread while the file system does not respond.
 const mostReads = 16
 
-// readSoon fills a page from its file. If the file system does not respond in time, or ctx ends, it returns errHangs,
-// and the page is dropped when the read returns. While one read is late, no other read is started.
+// readSoon reads a page from its file. If the file system does not respond in time, or ctx ends, it returns errHangs;
+// the page is released when the read returns. No read is started while another one has exceeded its time.
 func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
 	timeout := time.NewTimer(d.patience)
 	defer timeout.Stop()
@@ -455,7 +454,7 @@ func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
 	return errHangs
 }
 
-// startRead waits for a free read slot and reports whether it got one in time.
+// startRead waits until fewer than mostReads reads are running. It returns false if this takes too long.
 func (d *disk) startRead(ctx context.Context, timeout <-chan time.Time) bool {
 	select {
 	case d.reading <- struct{}{}:
@@ -466,7 +465,7 @@ func (d *disk) startRead(ctx context.Context, timeout <-chan time.Time) bool {
 	return false
 }
 
-// read fills a page from its file.
+// read reads a page from its file.
 func (d *disk) read(p *Page, k prefix.Hash) error {
 	f, info, err := openRegular(d.path(k))
 	if err != nil {
@@ -476,13 +475,13 @@ func (d *disk) read(p *Page, k prefix.Hash) error {
 	if err := d.spec.read(p, k, f, info.Size()); err != nil {
 		return err
 	}
-	// The modification time stores the order of use across restarts; if it cannot be set, the file counts as older.
+	// The modification time stores the order of use for the next start. If it cannot be set, the page counts as older.
 	now := time.Now()
 	_ = os.Chtimes(d.path(k), now, now)
 	return nil
 }
 
-// read fills a page from size bytes of a reader and checks them. It reads nothing if size is wrong.
+// read reads a page of size bytes from r and checks it. If size is wrong, it reads nothing.
 func (s *Spec) read(p *Page, want prefix.Hash, r io.Reader, size int64) error {
 	if size != int64(s.Size()) {
 		return fmt.Errorf("%w: the file has %d bytes, want %d", ErrDamaged, size, s.Size())
@@ -524,8 +523,8 @@ func (d *disk) Count() Count {
 	return c
 }
 
-// Close writes queued pages and waits for abandoned reads, unless the disk does not respond, and unlocks the folder;
-// its files stay. After Close the tier is not read.
+// Close writes queued pages, waits for running reads, and unlocks the folder. It stops waiting if the disk does not
+// respond. The files are kept.
 func (d *disk) Close() error {
 	d.mu.Lock()
 	d.stop()
@@ -548,5 +547,5 @@ func (d *disk) Close() error {
 	return d.lock.Close()
 }
 
-// noMemory is the reason why a stored page is not returned: no host memory was free for it in time.
+// noMemory is the reason why a stored page is not returned: no host memory became free in time.
 const noMemory = "no memory to load into"

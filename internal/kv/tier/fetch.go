@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/kv/tier/resp"
 )
 
-// Fetch loads the pages of one prompt into host memory, in order, and a few pages ahead of the reader.
+// Fetch loads the pages of one prompt into host memory, in order, a few pages ahead of the reader.
 type Fetch struct {
 	stack *Stack
 	from  []Tier
@@ -19,29 +19,28 @@ type Fetch struct {
 
 	ctx  context.Context
 	stop context.CancelFunc
-	free chan struct{} // one element for each page that may be ready
+	free chan struct{} // semaphore: one element for each page that may become ready
 
 	mu     sync.Mutex
 	ready  []*Page
-	tiers  []string // tier of each page that was ready
+	tiers  []string // [ready pages] tier from which the page was loaded
 	ended  bool
 	closed bool
 	why    string
 }
 
-// Fetch starts to load pages. wake is called, from another goroutine, when Next has new results.
+// Fetch starts loading pages. wake is called from another goroutine when Next has a new result.
 func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
 
-// FetchFrom is like Fetch, and also requests pages that no local tier has from another engine at the given host and
-// port.
+// FetchFrom does what Fetch does, and requests pages that no local tier has from the engine at address, HOST:PORT.
 func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetch {
 	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
 }
 
-// maxPeers is the maximum number of other engines whose connections and counters are kept.
+// maxPeers is the maximum number of other engines with kept connections and counters.
 const maxPeers = 256
 
-// peer returns another engine as a read-only tier.
+// peer returns another engine as a tier that is only read.
 func (s *Stack) peer(address string) Tier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,10 +48,10 @@ func (s *Stack) peer(address string) Tier {
 	if p == nil {
 		p = newStore("peer", resp.Address{Host: address}, s.patience, s.outside, s.log)
 		p.least = 1
-		close(p.stopped) // no goroutine writes to this tier
+		close(p.stopped) // the tier has no goroutine that writes
 		if s.peers == nil || len(s.peers) >= maxPeers {
 			for _, other := range s.peers {
-				_ = other.Close() // its fetches continue; closing it cannot fail
+				_ = other.Close() // running fetches continue; closing cannot fail
 			}
 			s.peers = map[string]*store{}
 		}
@@ -71,10 +70,10 @@ func (s *Stack) fetch(tiers []Tier, keys []prefix.Hash, wake func()) *Fetch {
 	return f
 }
 
-// run requests page after page from the tiers, nearest first.
+// run loads one page after the other from the first tier that has it.
 func (f *Fetch) run() {
 	var why []string
-	failed := map[string]string{} // reason why a tier did not return a page that it had, by tier
+	failed := map[string]string{} // [tier] reason why it did not return a page that it has
 	for at := 0; at < len(f.keys) && f.ctx.Err() == nil; {
 		n := 0
 		why = why[:0]
@@ -106,7 +105,7 @@ func (f *Fetch) run() {
 	f.wake()
 }
 
-// deliver waits for a free slot and makes a page ready. It returns false if the fetch was closed instead.
+// deliver makes a page ready, after waiting for a free slot. It returns false if the fetch was closed.
 func (f *Fetch) deliver(p *Page, tier string) bool {
 	select {
 	case f.free <- struct{}{}:
@@ -124,8 +123,8 @@ func (f *Fetch) deliver(p *Page, tier string) bool {
 	return true
 }
 
-// Next returns the next page, with a reference for the caller, and the name of its tier. The page is nil if it has not
-// arrived yet, or will not arrive; if it will not arrive, ended is set.
+// Next returns the next page, with a reference for the caller, and the name of its tier. The page is nil if it is not
+// loaded yet or, if ended is true, will not be loaded.
 func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,15 +137,15 @@ func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	return p, tier, false
 }
 
-// Why returns, once the fetch has ended, the reason of each tier for not returning the next page; it is empty if all
-// pages were loaded.
+// Why returns, after the fetch has ended, why each tier did not return the next page. It is empty if all pages were
+// loaded.
 func (f *Fetch) Why() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.why
 }
 
-// Close ends the fetch and drops the pages that were not taken. A second call has no effect.
+// Close ends the fetch and releases the pages that were not taken. It may be called more than once.
 func (f *Fetch) Close() {
 	f.stop()
 	f.mu.Lock()

@@ -8,15 +8,15 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// host stores pages that the device evicted in memory, and keeps the most recently used pages.
+// host stores evicted pages in host memory, and drops the least recently used pages.
 type host struct {
 	most  int  // maximum number of pages
-	early bool // pages are stored when they become reusable, not only when the device evicts them
+	early bool // whether pages are also stored when they become reusable
 	hears prefix.Listener
 
 	mu    sync.Mutex
-	pages map[prefix.Hash]*list.Element // list elements that hold a *Page
-	order list.List                     // order of use, most recently used first
+	pages map[prefix.Hash]*list.Element // elements of order, by the page's hash
+	order list.List                     // *Page values, most recently used first
 	count Count
 }
 
@@ -26,12 +26,12 @@ func newHost(pages int, l prefix.Listener) *host {
 
 func (h *host) Name() string { return "host" }
 
-// Wants reports whether a page that the device evicts is to be stored: it is stored unless the tier already has it.
+// Wants reports whether a page is to be stored: when the device evicts it, unless the tier already has it.
 func (h *host) Wants(k prefix.Hash, o Occasion) bool {
 	return (o == Leaving || h.early) && h.most > 0 && !h.touch(k)
 }
 
-// touch reports whether the tier has a page, and marks it as used.
+// touch reports whether the tier has a page, and if so marks it as used.
 func (h *host) touch(k prefix.Hash) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *host) Put(p *Page) {
 	h.hears.Stored(p.Stored)
 }
 
-// shed drops the least recently used page, and reports whether there was one.
+// shed drops the least recently used page. It returns false if there is none.
 func (h *host) shed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func (h *host) evict() bool {
 	return true
 }
 
-// Load delivers the stored pages themselves; their data is not copied.
+// Load delivers the stored pages without copying their data.
 func (h *host) Load(_ context.Context, keys []prefix.Hash, _ func(context.Context) *Page, deliver func(*Page) bool) (
 	n int, why string) {
 	for ; n < len(keys); n++ {
@@ -91,7 +91,7 @@ func (h *host) Load(_ context.Context, keys []prefix.Hash, _ func(context.Contex
 		if p == nil {
 			return n, notHeld
 		}
-		bytes := int64(len(p.Data)) // after delivery the page belongs to its reader
+		bytes := int64(len(p.Data)) // the reader may release the page after delivery
 		if !deliver(p) {
 			p.Drop()
 			return n, ""
@@ -145,5 +145,5 @@ func (h *host) Close() error {
 	return nil
 }
 
-// notHeld is the reason for a page that a tier never had or has evicted.
+// notHeld is the reason for a page that a tier does not have.
 const notHeld = "not held"

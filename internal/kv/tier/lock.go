@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/filelock"
 )
 
-// lockFolder locks a folder for this process. The lock is released when the file is closed, also when the process ends.
+// lockFolder locks a folder for this process, until the returned file is closed or the process ends.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

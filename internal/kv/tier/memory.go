@@ -10,23 +10,23 @@ import (
 	"sparrow/internal/mmap"
 )
 
-// Allocator allocates and frees memory that pages are copied to and from, such as page-locked memory for a GPU. It is
-// used only in Open and Close.
+// Allocator allocates and frees memory for pages, such as page-locked memory for copies to a GPU. It is called only by
+// Open and Close.
 type Allocator interface {
 	Take(bytes int) ([]byte, error)
 	Free([]byte) error
 }
 
-// plain is ordinary memory outside the Go heap.
+// plain allocates ordinary memory outside the Go heap.
 type plain struct{}
 
 func (plain) Take(bytes int) ([]byte, error) { return mmap.Memory(bytes) }
 func (plain) Free(b []byte) error            { return mmap.FreeMemory(b) }
 
-// Page is one page in host memory. It counts its references; its memory is released with the last reference.
+// Page is one page in host memory, with a reference count. Dropping the last reference releases its memory.
 type Page struct {
-	prefix.Stored        // its Tokens have their own memory
-	Data          []byte // rows, followed by the rows of its window page
+	prefix.Stored        // Tokens is a copy
+	Data          []byte // KV rows, then the rows of the window page
 
 	refs   atomic.Int32
 	memory *memory
@@ -35,7 +35,7 @@ type Page struct {
 // Hold adds a reference.
 func (p *Page) Hold() { p.refs.Add(1) }
 
-// Drop releases a reference.
+// Drop removes a reference.
 func (p *Page) Drop() {
 	switch n := p.refs.Add(-1); {
 	case n == 0:
@@ -46,10 +46,10 @@ func (p *Page) Drop() {
 	}
 }
 
-// slabBytes is the size of one allocation, in bytes.
+// slabBytes is the size of one allocation in bytes.
 const slabBytes = 32 << 20
 
-// memory allocates pages of host memory. It grows up to a number of pages and is freed as a whole.
+// memory allocates pages of host memory, up to a maximum number. All memory is freed together.
 type memory struct {
 	from Allocator
 	each int // size of a page in bytes
@@ -58,11 +58,11 @@ type memory struct {
 	mu    sync.Mutex
 	slabs [][]byte
 	idle  [][]byte
-	made  int // number of pages in all slabs
+	made  int // number of allocated pages
 	used  int
 }
 
-// take returns a page with one reference, or nil if all memory is in use or the system cannot allocate more.
+// take returns a page with one reference, or nil if the maximum is reached or the system has no more memory.
 func (m *memory) take() *Page {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +77,7 @@ func (m *memory) take() *Page {
 	return p
 }
 
-// grow allocates one more slab. The caller holds mu.
+// grow allocates another slab. The caller holds mu.
 func (m *memory) grow() bool {
 	n := min(max(slabBytes/m.each, 1), m.most-m.made)
 	if n < 1 {
@@ -96,7 +96,7 @@ func (m *memory) grow() bool {
 	return true
 }
 
-// fill allocates all memory at once and reports whether that succeeded.
+// fill allocates all memory. It returns false if the system has too little.
 func (m *memory) fill() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +116,7 @@ func (m *memory) give(data []byte) {
 	m.used--
 }
 
-// inUse returns how many pages are in use.
+// inUse returns the number of pages in use.
 func (m *memory) inUse() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *memory) close() (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.used > 0 {
-		return nil // memory in use must not be freed, so the process keeps it
+		return nil // pages in use must not be freed
 	}
 	for _, s := range m.slabs {
 		if e := m.from.Free(s); err == nil {
@@ -139,7 +139,8 @@ func (m *memory) close() (err error) {
 	return err
 }
 
-// wait is like take, but waits until another page is dropped. It calls shed to make the host tier drop a page.
+// wait takes a page. It waits until one is released, or until ctx ends. It calls shed, so that the host tier drops a
+// page.
 func (m *memory) wait(ctx context.Context, shed func() bool) *Page {
 	for {
 		if p := m.take(); p != nil {

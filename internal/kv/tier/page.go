@@ -15,65 +15,64 @@ import (
 // Version is the version of the page format.
 const Version = 1
 
-// Fingerprint identifies weights.
+// Fingerprint is a hash that identifies weights.
 type Fingerprint [sha256.Size]byte
 
-// Weights holds the identities of the weights that an engine computes pages with. Reading all weights takes long, so
-// the digest may become known while the engine runs.
+// Weights holds identities of an engine's weights. The digest may be computed while the engine runs, because reading
+// all weights takes long.
 type Weights struct {
-	// Sampled covers names, shapes and some bytes of tensors. It is part of the hash of every page, on every machine.
+	// Sampled is a hash of names, shapes and some bytes of tensors. It is part of the hash of every page.
 	Sampled Fingerprint
-	// Local covers Sampled and the sizes and times of the weight files. It is sufficient on this machine, because an
-	// edit changes the time of a file.
+	// Local is a hash of Sampled and of the sizes and times of the weight files. It suffices on this machine, because
+	// editing a file changes its time.
 	Local Fingerprint
-	// Whole covers every byte; nil while the digest is not known. Pages leave the machine only with this identity.
+	// Whole is the digest of all bytes, or nil if it is not known. Pages leave the machine only with this identity.
 	Whole *Fingerprint
-	// Read computes Whole if Whole is nil; this may take long. Read may be nil.
+	// Read computes Whole if Whole is nil, which may take long. Read may be nil.
 	Read func(context.Context) (Fingerprint, error)
 }
 
-// Spec holds the properties that all pages of one engine have in common.
+// Spec holds the properties that all pages of an engine share.
 type Spec struct {
-	Model   string // name of the model for logs and people; Weights identifies the model
+	Model   string // name of the model, for logs only; Weights identifies the model
 	Weights Fingerprint
-	// Whole reports whether Weights cover every byte, so that pages may leave the machine.
+	// Whole reports whether Weights is the digest of all bytes, so that pages may leave the machine.
 	Whole bool
-	// Local is the identity that an earlier process of this machine may have used for the same weights; zero means that
-	// there is none.
+	// Local is the identity of the same weights that earlier processes on this machine may have used; zero means none.
 	Local Fingerprint
-	// Layout identifies everything else that the bytes of a page depend on: layouts of rows, drafting and arithmetic.
+	// Layout identifies everything else on which the bytes of a page depend: row layouts, drafting and arithmetic.
 	Layout     string
 	PageTokens int
-	Bytes      int // size of the rows of a page and of its window page, in bytes
+	Bytes      int // bytes of the rows of a page and of its window page
 }
 
-// Errors of pages that cannot be used.
+// Errors of pages that an engine cannot use.
 var (
-	// ErrDamaged means that bytes of a page are missing or wrong.
+	// ErrDamaged means that a page is incomplete or its checksum differs.
 	ErrDamaged = errors.New("damaged")
-	// ErrOther means that the page is complete, but belongs to another version, model, weights, layout or prompt.
+	// ErrOther means that a page is complete, but has another version, model, weights, layout or prompt.
 	ErrOther = errors.New("the page belongs to another engine, model or prompt")
 )
 
-// Offsets in the header of a page, which docs/format/page.md draws. All numbers are little-endian.
+// Offsets in the header of a page, see docs/format/page.md. All numbers are little-endian.
 const (
 	magic        = "SPARROWP"
 	atVersion    = 8
-	atHeader     = 12 // size of the header in bytes
-	atBytes      = 16 // number of bytes after the header
+	atHeader     = 12 // offset of the header's size in bytes
+	atBytes      = 16 // offset of the number of bytes after the header
 	atWeights    = 24
 	atRoot       = 56
 	atParent     = 88
 	atHash       = 120
 	atChecksum   = 152
-	atTokens     = 184 // number of tokens
+	atTokens     = 184 // offset of the number of tokens
 	atModelLen   = 188
 	atLayoutLen  = 190
-	atText       = 192 // names of model and layout, then tokens
+	atText       = 192 // offset of the names of model and layout; the tokens follow
 	maxNameBytes = 512
 )
 
-// Validate returns an error for a spec that no page can have.
+// Validate returns an error if a field of the spec is out of range.
 func (s *Spec) Validate() error {
 	if len(s.Model) > maxNameBytes || len(s.Layout) > maxNameBytes {
 		return fmt.Errorf("tier: the names of model and layout have %d and %d bytes, want at most %d each",
@@ -89,10 +88,10 @@ func (s *Spec) Validate() error {
 	return nil
 }
 
-// HeaderBytes returns the size of the header of every page.
+// HeaderBytes returns the bytes of a page's header, which is the same for all pages.
 func (s *Spec) HeaderBytes() int { return atText + len(s.Model) + len(s.Layout) + 4*s.PageTokens }
 
-// Size returns the size of every page with its header.
+// Size returns the bytes of a page including its header.
 func (s *Spec) Size() int { return s.HeaderBytes() + s.Bytes }
 
 // AppendHeader appends the header of a page.
@@ -121,7 +120,7 @@ func (s *Spec) AppendHeader(to []byte, p *Page) []byte {
 	return to
 }
 
-// checksum returns SHA-256 over a header, with zeros in place of the checksum, and the data after it.
+// checksum returns SHA-256 over a header, in which the checksum is replaced by zeros, and the data.
 func checksum(header, data []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	h.Write(header[:atChecksum])
@@ -132,8 +131,8 @@ func checksum(header, data []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// CheckHeader returns the fields of a header, or an error that states why the page cannot be used by this engine. size
-// is the size of the whole page. It does not check the rows: CheckRows does.
+// CheckHeader returns the fields of a header, or an error if this engine cannot use the page. size is the size of the
+// whole page. CheckRows checks the rows.
 func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	var none prefix.Stored
 	if len(header) < atText || string(header[:len(magic)]) != magic {
@@ -174,7 +173,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	return found, nil
 }
 
-// CheckRows compares a page, whose header was checked, with its checksum.
+// CheckRows compares the checksum of a page with its header, which CheckHeader has checked, and its rows.
 func (s *Spec) CheckRows(header, data []byte) error {
 	sum := checksum(header[:s.HeaderBytes()], data)
 	if !slices.Equal(sum[:], header[atChecksum:atTokens]) {

@@ -11,20 +11,20 @@ import (
 	"sparrow/internal/kv/tier/resp"
 )
 
-// Limits for engines that pull pages.
+// Limits of Serve.
 const (
 	maxPulls  = 256             // maximum number of connections
 	pullIdle  = 5 * time.Minute // maximum time between two commands of a connection
 	pullWrite = 30 * time.Second
 )
 
-// Serve sends pages of host memory to other engines, which request them with the protocol of a store, until the
-// listener or the stack is closed. Until all weights have been read, it serves no pages. Any client that can connect
-// can read pages of prompts whose tokens it knows.
+// Serve serves pages in host memory to other engines, which request them as from a store, until the listener or the
+// stack is closed. It serves no pages until the digest of the weights is known. Any client that can connect can read
+// the pages of prompts that it knows.
 func (s *Stack) Serve(l net.Listener) {
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
-	go func() { // this goroutine ends with the stack
+	go func() { // ends when the stack is closed
 		<-s.ctx.Done()
 		l.Close()
 		mu.Lock()
@@ -60,7 +60,7 @@ func (s *Stack) Serve(l net.Listener) {
 	})
 }
 
-// answer answers the commands of one connection.
+// answer executes the commands of one connection.
 func (s *Stack) answer(c net.Conn) {
 	r := resp.NewReader(c)
 	for {
@@ -77,7 +77,7 @@ func (s *Stack) answer(c net.Conn) {
 	}
 }
 
-// command answers one command.
+// command executes one command.
 func (s *Stack) command(c net.Conn, args []string) error {
 	var p *Page
 	spec := s.outside()
@@ -110,7 +110,7 @@ func (s *Stack) command(c net.Conn, args []string) error {
 	return err
 }
 
-// parseKey returns the page hash in a key of a store.
+// parseKey returns the page's hash from a key; ok is false for other keys.
 func (s *Spec) parseKey(text string) (k prefix.Hash, ok bool) {
 	digits, found := strings.CutPrefix(text, s.keys())
 	if !found || len(digits) != hex.EncodedLen(len(k)) {

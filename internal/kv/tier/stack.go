@@ -16,59 +16,60 @@ import (
 	"sparrow/internal/unit"
 )
 
-// Options select the tiers; the zero value has none.
+// Options selects and configures the tiers; the zero value has no tiers.
 type Options struct {
-	HostBytes int64  // bytes of host memory for pages that the device evicts
-	DiskDir   string // folder of the disk cache; empty means that there is no disk cache
+	HostBytes int64  // bytes of host memory for evicted pages
+	DiskDir   string // folder of the disk cache; empty means none
 	DiskBytes int64
-	StoreURL  string // URL of a store that speaks RESP; empty means that there is no store
-	// KeepEarly stores pages in host memory as they become reusable, so that other engines can pull them (Stack.Serve).
+	StoreURL  string // URL of a shared store with RESP; empty means none
+	// KeepEarly stores pages in host memory when they become reusable, so that other engines can read them
+	// (Stack.Serve).
 	KeepEarly bool
-	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
+	// Pull allows requests to name another engine that has their pages (Stack.FetchFrom).
 	Pull bool
-	// Wait is the maximum time that a request may lose by waiting for pages instead of computing them.
+	// Wait is the maximum time that a request waits for pages instead of computing them.
 	Wait time.Duration
-	// OnHost and OnDisk, if set, are called with the pages that are in host memory and in files, by any goroutine, one
-	// at a time. They must not block. Pages of a store belong to all servers that share it.
+	// OnHost and OnDisk, if not nil, are called when pages in host memory and in files are stored or removed. Calls may
+	// come from any goroutine but do not overlap; they must not block. Pages of a shared store are not reported.
 	OnHost, OnDisk prefix.Listener
 }
 
-// Any reports whether the options select a tier.
+// Any reports whether the options select at least one tier.
 func (o *Options) Any() bool {
 	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
 }
 
-// Leave reports whether pages leave the process.
+// Leave reports whether the options let pages leave the process.
 func (o *Options) Leave() bool { return o.DiskDir != "" || o.StoreURL != "" || o.Pull || o.KeepEarly }
 
-// transitBytes limits the memory of pages in transit between the device and tiers other than host memory, in bytes.
+// transitBytes is the maximum memory, in bytes, of pages being copied between the device and files or stores.
 const transitBytes = 256 << 20
 
-// Stack holds the tiers of one engine, nearest first. Its methods may be called from any goroutine and do not wait,
-// except Close.
+// Stack holds the tiers of one engine, nearest first. Its methods are safe for concurrent use and, except Close, do not
+// block.
 type Stack struct {
 	spec   Spec                 // spec of pages that stay on this machine
-	whole  atomic.Pointer[Spec] // spec of pages that leave the machine; nil until all weights were read
+	whole  atomic.Pointer[Spec] // spec of pages that leave the machine; nil until the weights' digest is known
 	memory *memory
 	tiers  []Tier
 	host   *host
-	window int // maximum number of pages that one fetch has ready
+	window int // maximum number of ready pages of a fetch
 
-	patience time.Duration // maximum time for an answer of a peer
+	patience time.Duration // maximum time for a reply of another engine
 	log      *slog.Logger
 
-	ctx  context.Context // context that ends with the stack
+	ctx  context.Context // cancelled by Close
 	stop context.CancelFunc
-	wait sync.WaitGroup // fetches, and the goroutine that reads weights
+	wait sync.WaitGroup // fetches, and the goroutine that reads the weights
 
 	mu      sync.Mutex
-	fetches int                         // number of fetches that were not closed
-	stops   map[string]map[string]int64 // number of pages not returned, by tier and reason
-	peers   map[string]*store           // other engines, by address
+	fetches int                         // number of open fetches
+	stops   map[string]map[string]int64 // [tier][reason] number of pages that were not returned
+	peers   map[string]*store           // [address] other engines
 }
 
-// Open opens the tiers of the options. Without an allocator, pages are in ordinary memory that is allocated as needed;
-// with an allocator, all memory is allocated now.
+// Open opens the tiers. If from is nil, ordinary memory is allocated as needed; otherwise all memory is allocated at
+// once.
 func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -111,15 +112,15 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	return s, nil
 }
 
-// Identify sets the digest of all weights: after this call pages may leave the machine. Pages on this machine's disk
-// keep the identity with which they were stored.
+// Identify sets the digest of all weights, so that pages may leave the machine. Pages on this machine's disk keep their
+// identity.
 func (s *Stack) Identify(weights Fingerprint) {
 	spec := s.spec
 	spec.Weights, spec.Whole, spec.Local = weights, true, Fingerprint{}
 	s.whole.Store(&spec)
 }
 
-// IdentifyBy calls Identify with the result of read, in another goroutine, because read may take long.
+// IdentifyBy calls read, which may take long, in a goroutine, and then Identify with the result.
 func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
 	s.wait.Go(func() {
 		weights, err := read(s.ctx)
@@ -134,13 +135,13 @@ func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
 	})
 }
 
-// Identified reports whether the digest of all weights is known, so that pages may leave the machine.
+// Identified reports whether the digest of all weights is known.
 func (s *Stack) Identified() bool { return s.whole.Load() != nil }
 
-// outside returns the spec of pages that leave the machine, or nil.
+// outside returns the spec for pages that leave the machine, or nil while the digest is not known.
 func (s *Stack) outside() *Spec { return s.whole.Load() }
 
-// Wants reports whether any tier would store a page on this occasion.
+// Wants reports whether any tier stores a page on this occasion.
 func (s *Stack) Wants(k prefix.Hash, o Occasion) bool {
 	for _, t := range s.tiers {
 		if t.Wants(k, o) {
@@ -150,7 +151,7 @@ func (s *Stack) Wants(k prefix.Hash, o Occasion) bool {
 	return false
 }
 
-// Room returns an empty page to be filled, with one reference, or nil if no memory is free.
+// Room returns a page with one reference, to be filled, or nil if no memory is free.
 func (s *Stack) Room() *Page {
 	p := s.memory.take()
 	if p == nil && s.host.shed() {
@@ -159,10 +160,10 @@ func (s *Stack) Room() *Page {
 	return p
 }
 
-// room is like Room, but waits for memory.
+// room returns a page as Room does, but waits until memory is free or ctx ends.
 func (s *Stack) room(ctx context.Context) *Page { return s.memory.wait(ctx, s.host.shed) }
 
-// Keep passes a filled page to the tiers that store it on one of these occasions, and releases its reference.
+// Keep passes a filled page to the tiers that store it on one of these occasions, and drops the caller's reference.
 func (s *Stack) Keep(p *Page, on ...Occasion) {
 	for _, t := range s.tiers {
 		if slices.ContainsFunc(on, func(o Occasion) bool { return t.Wants(p.Hash, o) }) {
@@ -172,7 +173,7 @@ func (s *Stack) Keep(p *Page, on ...Occasion) {
 	p.Drop()
 }
 
-// Has reports whether a tier may hold a page.
+// Has reports whether a tier may have a page.
 func (s *Stack) Has(k prefix.Hash) bool {
 	for _, t := range s.tiers {
 		if t.Has(k) {
@@ -182,7 +183,7 @@ func (s *Stack) Has(k prefix.Hash) bool {
 	return false
 }
 
-// Missed counts a page that no tier has, and returns the reason.
+// Missed counts a page that no tier has, and returns the reasons.
 func (s *Stack) Missed() string {
 	why := make([]string, len(s.tiers))
 	for i, t := range s.tiers {
@@ -196,7 +197,7 @@ func (s *Stack) Missed() string {
 	return strings.Join(why, ", ")
 }
 
-// stopped counts a page that a tier did not return, by reason.
+// stopped counts a page that a tier has not returned, by reason.
 func (s *Stack) stopped(tier, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,14 +207,14 @@ func (s *Stack) stopped(tier, reason string) {
 	s.stops[tier][reason]++
 }
 
-// Clear drops every page of every tier.
+// Clear drops all pages of all tiers.
 func (s *Stack) Clear() {
 	for _, t := range s.tiers {
 		t.Clear()
 	}
 }
 
-// Counts returns the pages and counters of each tier, nearest first.
+// Counts returns the numbers of pages and the counters of each tier, fastest first.
 func (s *Stack) Counts() []Count {
 	out := make([]Count, len(s.tiers))
 	for i, t := range s.tiers {
@@ -225,10 +226,10 @@ func (s *Stack) Counts() []Count {
 	return out
 }
 
-// Bytes returns the maximum host memory of pages.
+// Bytes returns the maximum bytes of host memory for pages.
 func (s *Stack) Bytes() int64 { return int64(s.memory.most) * int64(s.memory.each) }
 
-// PeerCount returns the sum of the counters of pages from other engines.
+// PeerCount returns the counters for pages from other engines, added up.
 func (s *Stack) PeerCount() Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +245,7 @@ func (s *Stack) PeerCount() Count {
 	return all
 }
 
-// Describe returns a description of the tiers, one line each.
+// Describe returns one line of text per tier.
 func (s *Stack) Describe() []string {
 	var out []string
 	for _, t := range s.tiers {
@@ -261,14 +262,14 @@ func (s *Stack) Describe() []string {
 	return out
 }
 
-// Held returns how many pages of host memory are in use, and how many fetches are open.
+// Held returns the number of pages in use and of open fetches.
 func (s *Stack) Held() (pages, fetches int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.memory.inUse(), s.fetches
 }
 
-// Close ends fetches and closes every tier. Pages that callers still hold stay valid.
+// Close ends all fetches and closes all tiers. Pages that callers hold stay valid.
 func (s *Stack) Close() (err error) {
 	s.stop()
 	s.wait.Wait()

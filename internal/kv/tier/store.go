@@ -15,42 +15,41 @@ import (
 )
 
 const (
-	// Prefix of keys; the beginning of the weights' digest and the hash of the page follow.
+	// Prefix of keys, followed by the beginning of the weights' digest and the page's hash.
 	storeKeys  = "sparrow:page:2:"
-	storeQueue = 64      // maximum number of pages that wait to be written; further pages are not stored
-	storeAhead = 8       // maximum number of requested pages that were not read yet
-	storeIdle  = 8       // maximum number of idle connections that are kept
-	storeKnown = 1 << 16 // maximum number of pages that are recorded as being in the store
-	// storeTokens is the minimum number of tokens for which the store is used: fewer tokens are computed faster than
-	// the store responds.
+	storeQueue = 64      // maximum number of pages queued for writing; if it is exceeded, pages are not stored
+	storeAhead = 8       // maximum number of requests whose replies are pending
+	storeIdle  = 8       // maximum number of idle connections
+	storeKnown = 1 << 16 // maximum number of pages that are known to be in the store
+	// storeTokens is the minimum number of tokens to load from the store; fewer are computed faster than loaded.
 	storeTokens = 256
-	// A store that failed is not used for storePause. The pause doubles after each further failure.
+	// After an error the store is not used for storePause, which doubles with each further error up to storePauseMost.
 	storePause, storePauseMost = time.Second, 30 * time.Second
-	// writeTime is the maximum time for writing a page.
+	// writeTime is the maximum time to write a page.
 	writeTime = 10 * time.Second
 )
 
-// store stores pages in a store that several servers share, by the protocol RESP. One goroutine writes pages in the
-// background; fetches read them on their own connections.
+// store is a tier in a store that several servers share, accessed with RESP. One goroutine writes pages; each fetch
+// reads with its own connection.
 type store struct {
 	at   resp.Address
-	spec func() *Spec  // returns nil until all weights were read: then the store is neither read nor written
-	wait time.Duration // maximum time for an answer
+	spec func() *Spec  // nil until the digest of the weights is known: until then the store is not used
+	wait time.Duration // maximum time for a reply
 	log  *slog.Logger
-	// least is the minimum number of tokens for which the store is used.
+	// least is the minimum number of tokens to load from the store.
 	least int
 
-	ctx     context.Context // context that ends with the tier
+	ctx     context.Context // cancelled when the tier closes
 	stop    context.CancelFunc
 	writes  chan *Page
 	stopped chan struct{}
 
 	mu      sync.Mutex
 	idle    []*resp.Conn
-	known   map[prefix.Hash]bool // pages in the store: true if usable, false if damaged
-	pending map[prefix.Hash]bool // pages in writes
-	down    time.Time            // end of the pause in which the store is not used
-	full    time.Time            // end of the pause in which nothing is written
+	known   map[prefix.Hash]bool // pages in the store: true if valid, false if damaged
+	pending map[prefix.Hash]bool // pages queued for writing
+	down    time.Time            // time until which the store is not used
+	full    time.Time            // time until which nothing is written
 	pause   time.Duration
 	count   Count
 }
@@ -65,7 +64,7 @@ func openStore(url string, wait time.Duration, spec func() *Spec, log *slog.Logg
 	return s, nil
 }
 
-// newStore returns a store whose writer is not running yet.
+// newStore returns a store without a goroutine for writing.
 func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spec, log *slog.Logger) *store {
 	s := &store{at: at, spec: spec, wait: wait, log: log, least: storeTokens, writes: make(chan *Page, storeQueue),
 		stopped: make(chan struct{}), known: map[prefix.Hash]bool{}, pending: map[prefix.Hash]bool{},
@@ -76,7 +75,7 @@ func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spe
 
 func (s *store) Name() string { return s.count.Tier }
 
-// Wants reports whether the store accepts a page when it becomes reusable: it does unless the page is already stored.
+// Wants reports whether a page is to be stored: when it becomes reusable, unless the store is known to have it.
 func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +83,8 @@ func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	return o == Stored && s.spec() != nil && !s.known[k] && !s.pending[k] && now.After(s.down) && now.After(s.full)
 }
 
-// Has reports whether the store can be used. After the pause that follows a failure, one caller tries the store, while
-// other callers continue without it.
+// Has reports whether the store can be used. After an error it returns true to one caller per pause, until a request
+// succeeds.
 func (s *store) Has(prefix.Hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +117,7 @@ func (s *store) Put(p *Page) {
 	}
 }
 
-// connect returns a kept connection, or a new connection if there is none or again is set.
+// connect returns an idle connection, or a new one if there is none or again is true.
 func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept bool, err error) {
 	s.mu.Lock()
 	if n := len(s.idle); n > 0 && !again {
@@ -135,7 +134,7 @@ func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept boo
 	return c, false, err
 }
 
-// giveBack keeps a connection for later if all its replies were read.
+// giveBack keeps a connection for later use, if all its replies were read.
 func (s *store) giveBack(c *resp.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +145,7 @@ func (s *store) giveBack(c *resp.Conn) {
 	c.Close()
 }
 
-// failed records a failure of the store.
+// failed records an error of the store and starts a pause.
 func (s *store) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +163,7 @@ func (s *store) failed(err error) {
 	s.idle = nil
 }
 
-// answered records that the store works.
+// answered records that the store responds, which ends the pause.
 func (s *store) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,19 +173,19 @@ func (s *store) answered() {
 	s.pause, s.down = 0, time.Time{}
 }
 
-// noAnswer is the reason for pages that a store does not return because it is down, slow or broken.
+// noAnswer is the reason for pages that a store does not return because it is down, slow or returns errors.
 const noAnswer = "does not answer"
 
-// notKnown is the reason for pages that may not be requested from other machines yet.
+// notKnown is the reason for pages on other machines while the digest of the weights is not known.
 const notKnown = "not used until all weights are read"
 
-// keyOf returns the key of a page in a store. Pages of other weights have other keys.
+// keyOf returns the key of a page in a store, which depends on the weights.
 func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
 
-// keys returns the common prefix of the keys of all pages.
+// keys returns the prefix that the keys of all pages share.
 func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
 
-// Load requests pages, a few pages ahead of the page that it reads.
+// Load loads pages, with a few requests ahead of the reply that it reads.
 func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	spec := s.spec()
@@ -208,7 +207,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 		var kept bool
 		l = loading{store: s, spec: spec, keys: keys}
 		why, kept, err = l.tryConnection(ctx, again, room, deliver)
-		// A kept connection may have been closed in the meantime; such an error is not a failure of the store.
+		// An error on a connection that was idle is not an error of the store, which may have closed the connection.
 		if again || !kept || err == nil || l.read > 0 || ctx.Err() != nil {
 			break
 		}
@@ -222,7 +221,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 	return l.delivered, why
 }
 
-// tryConnection loads pages over one connection.
+// tryConnection loads pages with one connection.
 func (l *loading) tryConnection(ctx context.Context, again bool, room func(context.Context) *Page,
 	deliver func(*Page) bool) (why string, kept bool, err error) {
 	if l.conn, kept, err = l.connect(ctx, again); err != nil {
@@ -245,12 +244,12 @@ type loading struct {
 	conn                   *resp.Conn
 	keys                   []prefix.Hash
 	asked, read, delivered int
-	rest                   bool // a reply was not read completely, so the connection is not kept
+	rest                   bool // whether a reply was not read completely, so that the connection cannot be kept
 }
 
-// run loads pages and returns why it stopped. err is an error of the connection.
+// run loads pages and returns the reason why it stopped. err is an error of the connection.
 func (l *loading) run(ctx context.Context, room func(context.Context) *Page, deliver func(*Page) bool) (string, error) {
-	ahead := 1 // only one request at first: if the store does not have the first page, no other pages are requested
+	ahead := 1 // begin with one request: if the store does not have the first page, no others are needed
 	for l.delivered < len(l.keys) {
 		if err := l.ask(ahead); err != nil {
 			return noAnswer, err
@@ -303,7 +302,7 @@ func (l *loading) run(ctx context.Context, room func(context.Context) *Page, del
 	return "", nil
 }
 
-// ask sends requests for pages until the given number is pending.
+// ask sends requests until the number of pending replies is ahead.
 func (l *loading) ask(ahead int) error {
 	var b []byte
 	for l.asked < len(l.keys) && l.asked-l.read < ahead {
@@ -327,7 +326,7 @@ func (s *store) hit(k prefix.Hash) {
 	s.remember(k, true)
 }
 
-// remember records that a page is in the store, or that it is damaged there. The caller holds mu.
+// remember records that the store has a page; whole is false if it is damaged. The caller holds mu.
 func (s *store) remember(k prefix.Hash, whole bool) {
 	if len(s.known) >= storeKnown {
 		clear(s.known)
@@ -335,14 +334,14 @@ func (s *store) remember(k prefix.Hash, whole bool) {
 	s.known[k] = whole
 }
 
-// forget records that a page is not in the store.
+// forget records that the store does not have a page.
 func (s *store) forget(k prefix.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, k)
 }
 
-// damaged records that a page must be written again.
+// damaged records that the store has a damaged page, which must be written again.
 func (s *store) damaged(k prefix.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +352,7 @@ func (s *store) damaged(k prefix.Hash) {
 	s.remember(k, false)
 }
 
-// write writes queued pages until the tier closes.
+// write writes queued pages until the tier closes. Only its goroutine writes.
 func (s *store) write() {
 	defer close(s.stopped)
 	for {
@@ -373,7 +372,7 @@ func (s *store) write() {
 	}
 }
 
-// keep writes a page, unless the store has it, and releases its reference.
+// keep writes a page to the store, unless the store has it, and releases the page's reference.
 func (s *store) keep(p *Page) {
 	defer p.Drop()
 	defer func() {
@@ -410,7 +409,7 @@ func (s *store) keep(p *Page) {
 	}
 }
 
-// refused records that the store accepts no pages at present, because it is full or a read-only replica.
+// refused records that the store accepts no pages for a while, because it is full or a read-only replica.
 func (s *store) refused(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -421,8 +420,7 @@ func (s *store) refused(err error) {
 	s.full = time.Now().Add(storePause)
 }
 
-// set writes a page to the store, and reports whether it sent the page: a page that is already stored is not sent again
-// unless it is damaged.
+// set writes a page to the store. It sends the page, and returns true, unless the store has an undamaged copy.
 func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
 	for again := false; ; again = true {
 		c, kept, err := s.connect(s.ctx, again)
@@ -437,13 +435,13 @@ func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
 			return wrote, err
 		}
 		c.Close()
-		if !kept || s.ctx.Err() != nil { // an idle connection may have been closed meanwhile
+		if !kept || s.ctx.Err() != nil { // the store may have closed an idle connection
 			return wrote, err
 		}
 	}
 }
 
-// setOn writes a page over one connection, like set.
+// setOn stores a page over the connection c, as set does.
 func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	spec := s.spec()
 	key := spec.keyOf(p.Hash)
@@ -482,8 +480,7 @@ func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	return err == nil, err
 }
 
-// Clear drops the record of which pages are stored. The pages stay in the store for other servers; pages of other
-// weights have other keys.
+// Clear forgets which pages are stored. The pages stay in the store, because other servers use them.
 func (s *store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -496,7 +493,7 @@ func (s *store) Count() Count {
 	return s.count
 }
 
-// Close stops writing at once, so queued pages are lost.
+// Close stops writing immediately; queued pages are lost.
 func (s *store) Close() error {
 	s.mu.Lock()
 	s.stop()

@@ -7,54 +7,54 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Occasion is the event on which a page is offered to tiers.
+// Occasion is the event for which a page is offered to tiers.
 type Occasion uint8
 
-// Occasions on which a page is offered.
+// Occasions.
 const (
 	Stored  Occasion = iota // the page became reusable
-	Leaving                 // the device evicts the page
+	Leaving                 // the device will evict the page
 )
 
-// Tier stores pages. Its methods may be called from any goroutine.
+// Tier stores pages. Its methods are safe for concurrent use.
 type Tier interface {
-	// Name returns a short word for logs and metrics.
+	// Name returns a word for logs and metrics.
 	Name() string
-	// Wants reports, without waiting, whether Put would store a page on this occasion.
+	// Wants reports whether Put would store a page on this occasion. It does not block.
 	Wants(prefix.Hash, Occasion) bool
-	// Put stores a page, or drops it. It holds a reference to the page and does not wait for files or the network.
+	// Put stores a page, or drops it. It adds a reference to a stored page, and does not block on files or the network.
 	Put(*Page)
-	// Has reports, without waiting, whether the tier may hold a page.
+	// Has reports whether the tier may have a page. It does not block.
 	Has(prefix.Hash) bool
-	// Load delivers the pages of keys in order, each with a reference, until a page is missing, the context ends, or
-	// deliver returns false. It returns the number of delivered pages and the reason why it stopped.
+	// Load delivers the pages of keys in order, each with a reference. It stops if a page is missing, the context ends,
+	// or deliver returns false. It returns the number of delivered pages and the reason why it stopped.
 	Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page, deliver func(*Page) bool) (int,
 		string)
-	// Clear drops every page.
+	// Clear drops all pages.
 	Clear()
 	Count() Count
 	Close() error
 }
 
-// Count holds the size and the counters of a tier.
+// Count holds the number of pages and the counters of a tier.
 type Count struct {
 	Tier  string
-	Pages int64 // number of pages in the tier; 0 for a store, which other servers also fill
-	Bytes int64 // size of these pages in bytes
+	Pages int64 // number of pages; 0 for a store, which other servers also use
+	Bytes int64 // bytes of these pages
 
 	Hits     int64 // pages that the tier returned
 	HitBytes int64
 	Stored   int64 // pages that the tier stored
-	Evicted  int64 // pages that the tier evicted to make room
-	Dropped  int64 // pages that were not stored because the tier was too slow or full
-	Damaged  int64 // stored pages that could not be used
-	Failed   int64 // calls that failed: of files or the network, or with invalid answers
+	Evicted  int64 // pages that the tier evicted because it was full
+	Dropped  int64 // pages that were not stored because the tier was full or too slow
+	Damaged  int64 // stored pages that were damaged
+	Failed   int64 // file system calls and requests that failed, or had invalid results
 	Busy     time.Duration
-	// Stops counts, by reason, how often the tier did not return the next page of a prompt.
+	// Stops counts, by reason, the pages that the tier has not returned.
 	Stops map[string]int64
 }
 
-// noListener ignores all calls.
+// noListener is a listener that does nothing.
 type noListener struct{}
 
 func (noListener) Stored(prefix.Stored) {}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// builder turns a raw config into a Config and collects the problems.
+// builder converts the fields of config.json to a description and collects the problems.
 type builder struct {
 	fields   map[string]json.RawMessage // fields of config.json
 	family   Family
@@ -21,14 +21,14 @@ func (b *builder) addProblem(format string, args ...any) {
 	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
-// missing reports an absent field.
+// missing adds a problem for an absent field.
 func (b *builder) missing(name string) {
 	if !b.mistyped[name] {
 		b.addProblem("%s is missing", name)
 	}
 }
 
-// Bounds far above every released model limit the memory that a damaged file can make the engine allocate.
+// Maximum values, far above those of any released model. They limit the memory that is allocated for a damaged file.
 const (
 	mostSize      = 1 << 30
 	mostLayers    = 1 << 12
@@ -56,7 +56,7 @@ func (b *builder) tokens(c *Config) {
 	}
 }
 
-// positive reads a required size.
+// positive reads a required size between 1 and mostSize.
 func (b *builder) positive(name string, v *int) int { return b.count(name, v, mostSize) }
 
 // count reads a required number between 1 and most.
@@ -87,7 +87,7 @@ func (b *builder) build() *DSA {
 		Hidden:       b.positive("hidden_size", r.Hidden),
 		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),
 		MaxPositions: b.count("max_position_embeddings", r.MaxPositions, mostPositions),
-		// its class in transformers is tied by default, but releases have a head
+		// its class in transformers has tied embeddings by default, but releases have a separate head
 		TiedHead: r.Tied && b.family != KimiK25,
 		NextN:    or(r.NextN, 0),
 		FP8:      r.Quantization.fp8(),
@@ -127,8 +127,8 @@ func (b *builder) eps(c *DSA) {
 	default:
 		c.RMSEps = float32(*e)
 	}
-	// The latent norms of all families use 1e-6, not rms_norm_eps (v32 spec, 2.1; for GLM the reference outputs show
-	// it).
+	// The latent norms of all families use the epsilon 1e-6, not rms_norm_eps (v32 spec, 2.1; for GLM it follows from
+	// the reference outputs).
 	c.LatentEps = 1e-6
 }
 
@@ -176,8 +176,8 @@ func (b *builder) indexer(c *DSA) {
 	}
 }
 
-// shared resolves which layers reuse a selection: the list, then the pattern, then frequency and offset, then none
-// (v32 spec, 1.4).
+// shared returns, for each layer, whether it reuses a selection. The first of these fields that is present decides: the
+// list, the pattern, frequency and offset (v32 spec, 1.4). Without them, no layer does.
 func (b *builder) shared(layers int) []bool {
 	r := b.raw
 	out := make([]bool, layers)
@@ -289,7 +289,7 @@ func (b *builder) ffn(c *DSA) {
 	c.FFN = f
 }
 
-// marks reads a list with one word for each layer: yes marks it, no does not.
+// marks reads a list with one word for each layer and sets out[i] to true for the word yes, to false for no.
 func (b *builder) marks(out []bool, name string, words []string, yes, no string) {
 	if len(words) != len(out) {
 		b.addProblem("%s has %d entries, want one for each of %d layers", name, len(words), len(out))
@@ -307,7 +307,7 @@ func (b *builder) denseLayers(layers int) []bool {
 	r := b.raw
 	out := make([]bool, layers)
 	if layers == 0 {
-		return out // the number of layers is reported separately
+		return out // a wrong number of layers is reported separately
 	}
 	if r.MLPTypes != nil {
 		b.marks(out, "mlp_layer_types", r.MLPTypes, "dense", "sparse")

@@ -7,7 +7,8 @@ import (
 	"sparrow/weight"
 )
 
-// columns returns the formats that store matrices by columns: AWQ, GPTQ, and AutoRound in the form of one of them.
+// columns returns the format of matrices that are stored by columns: AWQ, GPTQ, or AutoRound, which uses one of these
+// two.
 func (q *rawQuantization) columns(not refusal) (stored, error) {
 	group := weight.Group{Bits: q.Bits, Size: max(q.GroupSize, 0)}
 	out := stored{scheme: weight.Scheme{Method: q.Method, Groups: []weight.Group{group}, Symmetric: q.Symmetric,
@@ -36,7 +37,7 @@ func (q *rawQuantization) columns(not refusal) (stored, error) {
 		return out, not("checkpoint_format", fmt.Sprintf("%q", q.Stored), "GPTQ in the order of "+q.Stored)
 	}
 	for pattern := range q.Dynamic {
-		if !strings.HasPrefix(pattern, "-:") { // modules that are not quantised; their tensors show it
+		if !strings.HasPrefix(pattern, "-:") { // modules that are not quantised, as their tensors show
 			return out, not("dynamic", fmt.Sprintf("%q", pattern), "GPTQ with different bits or groups for some "+
 				"modules")
 		}

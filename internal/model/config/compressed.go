@@ -21,12 +21,12 @@ type rawGroup struct {
 	} `json:"weights"`
 }
 
-// compressedFormats are the formats of compressed-tensors that are read.
+// compressedFormats are the supported formats of compressed-tensors.
 var compressedFormats = []string{"pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
 	"nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized"}
 
-// compressed reads the formats of compressed-tensors. The tensors of a module show which it has: targets and ignore are
-// patterns in several languages, over names that the tensors need not have.
+// compressed reads the formats of compressed-tensors. The format of each module is found later, from its tensors:
+// targets and ignore are patterns of several kinds, for names that may differ from those of tensors.
 func (q *rawQuantization) compressed(not refusal) (stored, error) {
 	for field, text := range map[string]json.RawMessage{"sparsity_config": q.Sparsity,
 		"transform_config": q.Transform} {
@@ -87,7 +87,7 @@ func harmlessConfig(text json.RawMessage) bool {
 	return fields["format"] == "dense"
 }
 
-// name describes a group.
+// name returns the format of a group as text.
 func (g rawGroup) name() string {
 	w := g.Weights
 	kind := fmt.Sprintf("%s%d", w.Type, w.Bits)

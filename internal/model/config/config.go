@@ -9,7 +9,6 @@ import (
 // Family is a model architecture.
 type Family string
 
-// The supported families.
 const (
 	DeepseekV32 Family = "deepseek_v32"
 	GLMMoeDSA   Family = "glm_moe_dsa"
@@ -22,7 +21,8 @@ const (
 	KimiK25     Family = "kimi_k25"
 	GLM4MoeLite Family = "glm4_moe_lite"
 
-	// Linear attention in some layers, sparse attention over pooled index keys in others: GLM-5.3-Flash.
+	// GLM-5.3-Flash: linear attention in most layers, and in the others sparse attention with index keys for pools of
+	// tokens.
 	GLM5Next Family = "glm5_next"
 )
 
@@ -37,7 +37,7 @@ func (f Family) Dense() bool {
 	return f == DeepseekV3 || f == KimiK2 || f == KimiK25 || f == GLM4MoeLite
 }
 
-// Config has the fields common to all families, which a scheduler, a sampler or a report needs.
+// Config holds the properties that models of all families have.
 type Config struct {
 	Family       Family
 	Vocab        int
@@ -47,29 +47,29 @@ type Config struct {
 	RMSEps       float32
 	TiedHead     bool          // the head is the embedding
 	Indexer      Indexer       // indexer of all DSA layers and of V4 layers of ratio 4; zero for dense models
-	NextN        int           // layers after the main layers that draft tokens
+	NextN        int           // number of drafting layers, which follow the main layers
 	Format       Format        // format of the matrices
 	Scheme       weight.Scheme // properties of the matrices that only config.json states
-	FP8          bool          // matrices are FP8 blocks; only set for DSA, like Pow2Rows
-	Pow2Rows     bool          // rows that a device quantises for FP8 weights have scales that are powers of two
+	FP8          bool          // matrices are FP8 with block scales; set only for DSA, like Pow2Rows
+	Pow2Rows     bool          // rows that are quantised for products with FP8 weights get power-of-two scales
 
-	// Losses are the parts of the checkpoint that do not run or are ignored: a sentence each.
+	// Losses lists the parts of the checkpoint that are not run or are ignored, each as a sentence.
 	Losses []string
 
 	BOS   *int
 	EOS   []int
 	Pad   *int
-	Image *int // token for parts of images, which are not read: no prompt may contain it; nil if there is none
+	Image *int // token for parts of images, which are not supported: no prompt may contain it; may be nil
 }
 
-// Common returns the part that does not depend on the family.
+// Common returns c: the properties that do not depend on the family.
 func (c *Config) Common() *Config { return c }
 
 // Description is a checked config.json of some family: *DSA, *V4, *V41 or *Next.
 type Description interface{ Common() *Config }
 
-// DSA describes a model of the DSA families, or of the similar families without an indexer. Names follow the v32 spec,
-// 1.1.
+// DSA describes a model of the DSA families, or of the families with the same network without an indexer. Names of
+// fields follow the v32 spec, 1.1.
 type DSA struct {
 	Config
 	LatentEps float32 // epsilon of q_a_layernorm and kv_a_layernorm
@@ -95,22 +95,22 @@ func (a Attention) QK() int { return a.Nope + a.Rope }
 type Indexer struct {
 	Heads       int
 	Dim         int    // 128
-	TopK        int    // keys each query may attend to
-	Shared      []bool // for each layer: reuses the selection of the nearest layer before it that computed one
-	Interleaved bool   // pairing of the rotated half; false means half-split
+	TopK        int    // maximum number of keys that a query attends to
+	Shared      []bool // for each layer: it reuses the selection of the last layer before it that computed one
+	Interleaved bool   // pairing of the rotated half of a head; false means half-split
 	ShareDraft  bool   // later draft steps reuse the first step's selection
 }
 
-// Computes reports whether layer i runs its own indexer. Layers after the main layers do if any layer does.
+// Computes reports whether layer i runs its own indexer. Drafting layers do if any layer does.
 func (x Indexer) Computes(i int) bool { return x.TopK > 0 && (i >= len(x.Shared) || !x.Shared[i]) }
 
 // FFN describes the feed-forward blocks.
 type FFN struct {
-	Dense      []bool // for each layer: one dense block instead of experts
+	Dense      []bool // for each layer: it has one dense block instead of experts
 	DenseInner int
-	Inner      int // inner width of one expert
+	Inner      int // inner size of one expert
 	Experts    int
-	Shared     int // shared experts, used for every token
+	Shared     int // number of shared experts, used for every token
 	TopK       int
 	Groups     int
 	KeepGroups int

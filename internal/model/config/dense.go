@@ -1,8 +1,8 @@
 package config
 
-// Models with MLA and no indexer (dense-mla spec): DeepSeek-V3, R1 and V3.1, Moonlight, Kimi-K2 and its successors,
-// GLM-4.7-Flash. They have the fields of DeepSeek-V3.2 except those of the indexer; the rank of the query projection
-// may be absent.
+// This file reads models with MLA and no indexer (dense-mla spec): DeepSeek-V3, R1 and V3.1, Moonlight, Kimi-K2 and its
+// successors, GLM-4.7-Flash. They have the fields of DeepSeek-V3.2 without those of the indexer, and q_lora_rank may be
+// absent.
 
 // queryRank reads q_lora_rank. Only models with an indexer must have it, because the indexer's queries are computed
 // from the same latents.
@@ -13,7 +13,7 @@ func (b *builder) queryRank(f Family) int {
 	return b.positive("q_lora_rank", b.raw.QLora)
 }
 
-// noIndexer refuses the fields of an indexer.
+// noIndexer adds a problem for each field of an indexer.
 func (b *builder) noIndexer(f Family) {
 	for _, name := range []string{"index_n_heads", "index_head_dim", "index_topk", "index_topk_freq",
 		"index_topk_pattern", "indexer_types"} {
@@ -27,7 +27,7 @@ func (b *builder) noIndexer(f Family) {
 // textPrefix is the prefix of the text network's tensor names in checkpoints that also have a vision tower.
 const textPrefix = "language_model."
 
-// TextPrefix returns a prefix of tensor names that other families do not have; it may be empty.
+// TextPrefix returns the prefix of the text network's tensor names; it is empty for most families.
 func (c *Config) TextPrefix() string {
 	if c.Family == KimiK25 {
 		return textPrefix

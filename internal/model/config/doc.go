@@ -1,7 +1,7 @@
-// Package config turns a checkpoint's config.json into one checked description of a model.
+// Package config reads a checkpoint's config.json into a checked description of the model.
 //
-// It reads both spellings of the file: the older one (rope_theta and rope_scaling at the top level) and the one
-// transformers 5 writes (rope_parameters, layer lists). The output is a Description, such as *DSA or *V4, in which
-// every optional field has its value; its Config has the fields that models of all families have. Nothing else in the
-// project reads config.json. Every problem of a file is reported at once.
+// It supports both spellings of the fields: the older one (rope_theta and rope_scaling at the top level), and that of
+// transformers 5 (rope_parameters, lists of layer types). The output is a Description, such as *DSA or *V4, in which
+// every optional field has its value; its Config has the fields that models of all families have. No other package
+// reads config.json. All problems of a file are returned together.
 package config

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// DSpark describes the draft head of the newer DeepSeek-V4 releases (dspark spec, 1): stages after the layers, which
-// read hidden states of some layers and propose a block of tokens in one pass.
+// DSpark describes the draft head of the newer DeepSeek-V4 releases (dspark spec, 1): drafting stages after the main
+// layers, which read hidden states of some layers and propose a block of tokens in one pass.
 type DSpark struct {
 	Block  int   // tokens of a block
-	Rank   int   // rank of the Markov head's two matrices
-	Noise  int   // the token that represents tokens not drafted yet
+	Rank   int   // rank of the two matrices of the Markov head
+	Noise  int   // id of the token that stands for tokens that are not drafted yet
 	Taps   []int // layers whose outputs the stages read
 	Stages int
 	// Experts is the number of routed experts of a stage, and Chosen the number of experts that a row uses, if they
@@ -19,7 +19,7 @@ type DSpark struct {
 }
 
 // rawDSpark holds the fields of a DSpark head. A release has either all or none of the first four. No release has the
-// other fields; if they are present, they must have the values that are true of all released heads.
+// other fields; if they are present, they must have the values that all released heads use.
 type rawDSpark struct {
 	Block      *int    `json:"dspark_block_size"`
 	Rank       *int    `json:"dspark_markov_rank"`
@@ -31,8 +31,8 @@ type rawDSpark struct {
 	FromAnchor *bool   `json:"sample_from_anchor"`
 }
 
-// dspark reads the description of a DSpark head, or returns nil if there is none. num_nextn_predict_layers of such a
-// checkpoint is 1 and not the number of stages.
+// dspark reads the description of a DSpark head, or returns nil if there is none. In such a checkpoint,
+// num_nextn_predict_layers is 1, not the number of stages.
 func (b *v4Builder) dspark(c *V4) *DSpark {
 	r := &b.in.rawDSpark
 	if r.Block == nil && r.Rank == nil && r.Noise == nil && r.Taps == nil {
@@ -80,7 +80,7 @@ func (b *v4Builder) dspark(c *V4) *DSpark {
 	return d
 }
 
-// DraftBlock returns how many tokens the drafting layers propose in one pass, 0 for NextN layers and without any.
+// DraftBlock returns how many tokens the drafting layers propose in one pass, 0 without a DSpark head.
 func (c *V4) DraftBlock() int {
 	if c.DSpark == nil {
 		return 0
@@ -88,12 +88,12 @@ func (c *V4) DraftBlock() int {
 	return c.DSpark.Block
 }
 
-// mostBlock bounds the tokens of a block, which are verified together with the token before them; released heads have
-// 5.
+// mostBlock is the maximum number of tokens of a block, which are verified together with the token before; released
+// heads have 5.
 const mostBlock = 7
 
-// DraftTensors reports whether a tensor belongs to the DSpark head: mtp.K. of its stages and the parts that only its
-// first or last stage has.
+// DraftTensors reports whether a tensor belongs to the DSpark head: names that begin with mtp.K. for a stage K,
+// including the tensors that only the first or the last stage has.
 func (d *DSpark) DraftTensors(name string) bool {
 	rest, ok := strings.CutPrefix(name, "mtp.")
 	if !ok {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// relative describes an unsupported architecture: why it is not supported, and the nearest checkpoint that is.
+// relative describes an unsupported architecture: the reason, and the most similar checkpoint that is supported.
 type relative struct{ why, nearest string }
 
-// relatives has the unsupported architectures that users are likely to try, by model_type, or by the class in
+// relatives describes unsupported architectures that users are likely to try, by model_type, or by the class in
 // architectures if a config has no model_type.
 var relatives = map[string]relative{
 	"deepseek_v2": {"DeepSeek-V2 routes by softmax, with weights that are not normalised", nearestV3},
@@ -26,10 +26,11 @@ var relatives = map[string]relative{
 	"minimax_m2":    {"MiniMax has grouped-query attention, without latents or an indexer", nearestV32},
 }
 
-// otherNames are further spellings of model_type: newer names of transformers, and names of a text network alone.
+// otherNames are further spellings of model_type: newer names of transformers, and names of text networks of models
+// with a vision tower.
 var otherNames = map[string]Family{"glm53_flash": GLM5Next, "glm53_flash_text": GLM5Next, "glm5_next_text": GLM5Next}
 
-// Names of checkpoints that run.
+// Names of supported checkpoints, for error messages.
 const (
 	nearestV32     = "deepseek-ai/DeepSeek-V3.2"
 	nearestV4Flash = "deepseek-ai/DeepSeek-V4-Flash"
@@ -70,7 +71,7 @@ func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 }
 
 // familyOf finds the family by model_type. If text_config describes the text network and the outer name is unknown,
-// it uses the model_type of text_config. It refuses families that this build cannot run.
+// it uses the model_type of text_config. It returns an error for families that are not supported.
 func familyOf(fields map[string]json.RawMessage) (Family, error) {
 	kind, known := word(fields["model_type"])
 	if other, ok := otherNames[kind]; ok {
@@ -112,7 +113,7 @@ func familyOf(fields map[string]json.RawMessage) (Family, error) {
 	return "", fmt.Errorf("%s: %w%s%s", asked, ErrFamily, why, text)
 }
 
-// word reads a JSON string.
+// word reads a JSON string; ok is false for any other JSON value.
 func word(text json.RawMessage) (string, bool) {
 	var s string
 	if text == nil || json.Unmarshal(text, &s) != nil {

@@ -12,19 +12,19 @@ import (
 // Format is the common name of the format in which a checkpoint stores its matrices.
 type Format string
 
-// The formats that other packages use.
+// Formats that other packages refer to.
 const (
 	FormatBF16 Format = "BF16"
 	FormatFP8  Format = "FP8 in blocks of 128 x 128"
 	FormatFP4  Format = "FP4 experts, the rest FP8 in blocks of 128 x 128"
-	FormatGGUF Format = "GGUF" // each tensor names its own type
+	FormatGGUF Format = "GGUF" // each tensor has its own type
 )
 
 // readFormats is the list of supported formats in error messages.
 const readFormats = "BF16, F16, F32, FP8 with scales for blocks, rows or matrices, MXFP4, NVFP4, compressed-tensors " +
 	"(int4, int8, FP8, FP4), AWQ (gemm), GPTQ of 4 or 8 bits without reordered columns, and GGUF files"
 
-// rawQuantization is the quantization_config of config.json, or quantization of hf_quant_config.json.
+// rawQuantization holds the fields of quantization_config in config.json, or of quantization in hf_quant_config.json.
 type rawQuantization struct {
 	Method      string              `json:"quant_method"`
 	Algorithm   string              `json:"quant_algo"`     // format, as modelopt names it
@@ -59,10 +59,10 @@ type rawQuantization struct {
 	CacheAlgorithm string          `json:"kv_cache_quant_algo"`
 }
 
-// fp8 reports whether matrices are FP8 blocks.
+// fp8 reports whether matrices are FP8 in the format of the original releases.
 func (q rawQuantization) fp8() bool { return q.Method == "fp8" }
 
-// pow2Rows reports whether FP8 weights were made for rows whose scales are powers of two.
+// pow2Rows reports whether rows that are multiplied by FP8 weights must have scales that are powers of two.
 func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
 
 // stored describes how a checkpoint's matrices are stored.
@@ -72,8 +72,8 @@ type stored struct {
 	losses []string // settings that are ignored or slow
 }
 
-// format finds how weights are stored, from config.json and hf_quant_config.json. An unsupported format is an error
-// that names it, with its field and value. The tensors show which matrices have it.
+// format finds how weights are stored, from config.json and hf_quant_config.json. For an unsupported format it returns
+// an error with its name, its field and its value. Which matrices have the format follows from the tensors.
 func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
 	q, at, err := r.quantization(fields)
 	if err != nil {
@@ -93,8 +93,8 @@ func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
 	return out, nil
 }
 
-// quantization reads the fields that describe the format, and their path. Fields of modelopt's own file are added to
-// those of config.json.
+// quantization reads the fields that describe the format, and returns them with the path of their object. Fields of
+// hf_quant_config.json are added to those of config.json.
 func (r Release) quantization(fields map[string]json.RawMessage) (q rawQuantization, at string, err error) {
 	at = "quantization_config"
 	text := fields[at]
@@ -140,10 +140,10 @@ func expertsAreFP4(fields map[string]json.RawMessage) bool {
 	return family == DeepseekV4 && (kind == "" || kind == "null" || kind == `"fp4"`)
 }
 
-// refusal makes errors for a format whose weights are not read.
+// refusal makes the error for a format that is not supported.
 type refusal func(field, value, name string) error
 
-// read finds the format of a quantization_config; at is its path.
+// read returns the format that the fields describe; at is the path of quantization_config.
 func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 	not := func(field, value, name string) error {
 		return fmt.Errorf("%s.%s is %s: weights in %s: %w; want one of these: %s", at, field, value, name, ErrFormat,
@@ -205,14 +205,15 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 const fp8OnGPUs = "full speed of prompts on GPUs: FP8 whose scales are not for blocks of 128 x 128 is multiplied " +
 	"there as BF16, at about half of FP8's rate"
 
-// fp8Slow is the notice for FP8 whose scales each belong to fewer than slowRows rows: the CPU kernel must then scale
-// the rows of x again for each such group of rows.
+// fp8Slow is the notice for FP8 with scales for fewer than slowRows rows of a weight: the CPU kernel then scales the
+// input rows again for each such group of weight rows.
 const (
 	slowRows = 8
 	fp8Slow  = "full speed on the CPU: FP8 with scales for parts of a row is about half as fast as blocks of 128 x 128"
 )
 
-// algorithms lists modelopt's formats, each once, sorted: the formats of all modules and of single ones.
+// algorithms lists the formats that the fields of modelopt name, for all modules and for single modules, sorted and
+// without duplicates.
 func (q rawQuantization) algorithms() []string {
 	var out []string
 	add := func(name string) {

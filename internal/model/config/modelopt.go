@@ -10,13 +10,13 @@ type rawLayer struct {
 	Algorithm string `json:"quant_algo"`
 }
 
-// modeloptFormats are the algorithms of modelopt whose weights are read. Others change the input of a product
-// (NVFP4_AWQ, NVFP4_SVD, W4A8_AWQ) or are not known.
+// modeloptFormats maps the supported algorithms of modelopt to names of formats. Other algorithms also change the
+// inputs of products (NVFP4_AWQ, NVFP4_SVD, W4A8_AWQ), or are not known.
 var modeloptFormats = map[string]string{"NVFP4": "NVFP4", "W4A16_NVFP4": "NVFP4", "FP8": "FP8",
 	"FP8_PER_CHANNEL_PER_TOKEN": "FP8 with a scale for each row", "FP8_PB_WO": "FP8 in blocks of 128 x 128",
 	"MXFP8": "FP8 in groups of 32"}
 
-// modelopt returns the formats of modelopt; excluded modules have the format of the release.
+// modelopt returns the format that modelopt's fields describe; excluded modules have the format release.
 func (q *rawQuantization) modelopt(not refusal, release stored) (stored, error) {
 	algorithms := q.algorithms()
 	if len(algorithms) == 0 { // nothing is quantised
@@ -46,7 +46,7 @@ func (q *rawQuantization) modelopt(not refusal, release stored) (stored, error) 
 	return release, nil
 }
 
-// joinFormats names the format of some modules and the format of the rest, if there is one.
+// joinFormats returns the name of the format of some modules, with the format of all other modules if it is not empty.
 func joinFormats(of string, rest Format) Format {
 	if rest == "" {
 		return Format(of)

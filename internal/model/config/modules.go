@@ -15,14 +15,14 @@ import (
 type ModuleType struct {
 	Bits  int    // bits of a value
 	Float bool   // values are e2m1 or e4m3; otherwise they are integers
-	Group int    // values of a row that share a scale; 0 if Block has a scale
-	Block [2]int // rows and columns that share a scale; 0 means all rows or all columns
-	// Columns reports that matrices are stored as by AWQ or GPTQ, with zero points, and Method names which of the two.
+	Group int    // values of a row with one scale; 0 if scales are for blocks
+	Block [2]int // rows and columns of a block with one scale; 0 means all rows or all columns
+	// Columns means that matrices are stored by columns with zero points, as AWQ or GPTQ; Method is one of the two.
 	Columns bool
 	Method  string
 }
 
-// String names a type as formats do.
+// String returns the name of the type's format.
 func (t ModuleType) String() string {
 	switch {
 	case t.Float && t.Bits == 4 && t.Group == 16:
@@ -35,26 +35,26 @@ func (t ModuleType) String() string {
 	return weight.Group{Bits: t.Bits, Size: t.Group}.String()
 }
 
-// Modules describes the types of a release's matrices before its weights are downloaded.
+// Modules describes the types of a release's matrices, for use before the weights are downloaded.
 type Modules struct {
 	rules []moduleRule
-	// Base is the type of the matrices that no rule names: FormatBF16, or FormatFP8 or FormatFP4 if the release has the
-	// family's usual types except for some modules.
+	// Base is the type of matrices to which no rule applies: FormatBF16, or FormatFP8 or FormatFP4 if most modules have
+	// the family's usual types.
 	Base Format
 	// Assumed lists the assumptions about properties that the config files do not state; empty if they state
 	// everything.
 	Assumed string
 }
 
-// moduleRule assigns a type to the modules that in accepts; a nil kind means the type of Base. A nil in accepts every
-// linear module.
+// moduleRule assigns a type to the modules for which in returns true; a nil kind means the type of Base. If in is nil,
+// the rule applies to every linear module.
 type moduleRule struct {
 	in   func(module string) bool
 	kind *ModuleType
 }
 
-// Of returns the type of a matrix by its names in releases; ok is false for a matrix of the type of Base. linear
-// reports whether it is one of the "linear modules" that formats refer to: routers and vocabularies are not.
+// Of returns the type of a matrix by its names in releases; ok is false for a matrix of the type of Base. linear is
+// true for a "linear module" in the sense of the formats: not a router, the embedding or the head.
 func (m *Modules) Of(linear bool, names ...string) (t ModuleType, ok bool) {
 	for _, r := range m.rules {
 		if r.in == nil && linear || r.in != nil && slices.ContainsFunc(names, r.in) {
@@ -67,7 +67,7 @@ func (m *Modules) Of(linear bool, names ...string) (t ModuleType, ok bool) {
 	return t, false
 }
 
-// rawModules are the fields, of both files, that select the modules of a format.
+// rawModules holds the fields, of both files, that select the modules to which a format applies.
 type rawModules struct {
 	Ignore    []string            `json:"ignore"`
 	Exclude   []string            `json:"exclude_modules"`
@@ -126,7 +126,7 @@ func (r Release) Modules() (*Modules, error) {
 		}
 		if len(q.algorithms()) > 0 {
 			m.modelopt(&q, &raw)
-		} else if out.format != m.Base { // the release has blocks of another size
+		} else if out.format != m.Base { // scales are for blocks of another size than the family's
 			if m.Base == FormatFP4 {
 				m.add(func(name string) bool { return strings.Contains(name, ".experts.") }, nil)
 			}
@@ -171,8 +171,8 @@ func (m *Modules) modelopt(q *rawQuantization, raw *rawModules) {
 	}
 }
 
-// like accepts the module that a pattern names and the modules below it; a pattern with * accepts all modules that
-// match.
+// like returns a function that accepts the module with the given name and the modules below it or, for a pattern with
+// *, all modules that match.
 func like(pattern string) func(string) bool {
 	if !strings.Contains(pattern, "*") {
 		return below(pattern)
@@ -184,12 +184,12 @@ func like(pattern string) func(string) bool {
 	}
 }
 
-// below accepts a module and its parts.
+// below returns a function that accepts a module and the modules below it.
 func below(module string) func(string) bool {
 	return func(name string) bool { return name == module || strings.HasPrefix(name, module+".") }
 }
 
-// compressed reads groups with the classes, names or patterns of their modules.
+// compressed reads the groups of compressed-tensors, whose modules are given by classes, names or patterns.
 func (m *Modules) compressed(raw *rawModules) {
 	matcher := func(target string) func(string) bool {
 		pattern, ok := strings.CutPrefix(target, "re:")
@@ -234,7 +234,7 @@ func (m *Modules) compressed(raw *rawModules) {
 	}
 }
 
-// columns reads AWQ, GPTQ and AutoRound, which may exclude modules by parts of their names.
+// columns adds the rules of AWQ, GPTQ and AutoRound, which exclude modules by parts of their names.
 func (m *Modules) columns(q *rawQuantization, raw *rawModules) {
 	for _, part := range raw.Without {
 		m.add(func(name string) bool { return strings.Contains(name+".", part) }, nil)

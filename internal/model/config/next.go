@@ -2,17 +2,17 @@ package config
 
 import "reflect"
 
-// Next describes a model of the family glm5_next, GLM-5.3-Flash (glm53flash spec, 1): layers of linear attention (KDA)
-// and layers of latent attention without rotation, whose indexer scores pooled keys. Its Indexer belongs to the latter;
-// TopK counts tokens.
+// Next describes a model of the family glm5_next, GLM-5.3-Flash (glm53flash spec, 1): layers of linear attention (KDA),
+// and layers of latent attention without rotary embedding, whose indexer has one key for each pool of tokens.
+// Indexer.TopK is a number of tokens, not of pools.
 type Next struct {
 	Config
-	Attention Attention // latent attention, without a rotated part
+	Attention Attention // sizes of latent attention; Rope is 0
 	Linear    Linear
 	Pool      int // tokens of one index key: 4
 	Hyper     Hyper
 	FFN       FFN
-	Limit     float32 // gate and up of every feed-forward block are clamped to it
+	Limit     float32 // gate and up of every feed-forward block are clamped to this limit
 }
 
 // Linear describes layers of linear attention with a gate for each channel (KDA).
@@ -30,7 +30,7 @@ func (l Linear) Width() int { return l.Heads * l.Dim }
 // PoolTopK returns the number of pooled keys that a query selects.
 func (c *Next) PoolTopK() int { return c.Indexer.TopK / max(c.Pool, 1) }
 
-// rawNext is a glm5_next config.json: as released, and as transformers saves it.
+// rawNext holds the fields of a glm5_next config.json: as released, and as saved by transformers.
 type rawNext struct {
 	raw
 	LayerTypes  []string   `json:"layer_types"`
@@ -55,7 +55,7 @@ type rawNext struct {
 	VideoEnd    *int       `json:"video_end_token_id"`
 }
 
-// rawLinear is linear_attn_config of the released spelling. Its lists of layers count from 0.
+// rawLinear holds the fields of linear_attn_config in the released spelling. Layer numbers in its lists begin at 0.
 type rawLinear struct {
 	Heads    *int     `json:"num_heads"`
 	Dim      *int     `json:"head_dim"`
@@ -66,7 +66,7 @@ type rawLinear struct {
 	Full     []int    `json:"full_attn_layers"`
 }
 
-// Words of layer_types.
+// Values of the elements of layer_types.
 const (
 	linearLayer  = "linear_attention"
 	pooledLayer  = "deepseek_sparse_attention"
@@ -74,7 +74,6 @@ const (
 	fullLayer    = "full_attention"    // spelling of older files
 )
 
-// describeNext reads the fields of GLM-5.3-Flash.
 func (b *builder) describeNext() *Next {
 	in := &rawNext{}
 	b.read("", b.fields, reflect.ValueOf(in).Elem())
@@ -121,7 +120,7 @@ func (b *builder) describeNext() *Next {
 	return c
 }
 
-// fixedNext checks the values that the code relies on.
+// fixedNext checks fields that must have the values that the code assumes.
 func (b *builder) fixedNext(c *Next, r *rawNext) {
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
@@ -146,7 +145,7 @@ func (b *builder) fixedNext(c *Next, r *rawNext) {
 		"num_key_value_heads is %d, want num_attention_heads (%d)", or(r.KVHeads, 0), or(r.Heads, 0))
 	refuse(c.FFN.Shared < 1, "n_shared_experts is %d, want at least 1", c.FFN.Shared)
 	for i, kind := range r.IndexerTypes {
-		// A layer of linear attention is between any two layers that select, and it does not pass a selection on.
+		// Between any two layers with an indexer there is a layer of linear attention, so selections cannot be shared.
 		refuse(kind != "full", "indexer_types[%d] is %q, want \"full\"", i, kind)
 	}
 }
@@ -198,7 +197,7 @@ func (b *builder) linear(c *Next, r *rawNext) {
 	}
 }
 
-// agrees compares a list of layers, counted from 0, with layer_types.
+// agrees adds a problem if a list of layer numbers, from 0, contradicts layer_types.
 func (b *builder) agrees(c *Next, name string, list []int, linear bool) {
 	if list == nil {
 		return

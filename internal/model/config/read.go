@@ -7,7 +7,8 @@ import (
 	"reflect"
 )
 
-// rawModel holds the fields that config.json spells the same for every family. A nil pointer means an absent field.
+// rawModel holds the fields that have the same names in the config.json of every family. A nil pointer means an absent
+// field.
 type rawModel struct {
 	ModelType     string   `json:"model_type"`
 	Vocab         *int     `json:"vocab_size"`
@@ -43,7 +44,7 @@ type rawModel struct {
 	Pad           *int     `json:"pad_token_id"`
 }
 
-// raw is config.json as released DSA models spell it.
+// raw holds the fields of config.json with the names in released DSA models.
 type raw struct {
 	rawModel
 	Inner         *int     `json:"intermediate_size"`
@@ -86,7 +87,7 @@ func (r *rawRope) kind() string {
 	return r.Type
 }
 
-// idList is one id or a list of them.
+// idList is a token id or a list of token ids.
 type idList []int
 
 func (l *idList) UnmarshalJSON(b []byte) error {
@@ -110,7 +111,7 @@ func Parse(file string, data []byte) (*DSA, error) { return as[*DSA](file, data)
 // ParseV4 reads the text of a V4 model's config.json; file is its name in messages.
 func ParseV4(file string, data []byte) (*V4, error) { return as[*V4](file, data) }
 
-// as reads a config.json whose description has the given type.
+// as reads a config.json and returns its description, or an error if it does not have type D.
 func as[D Description](file string, data []byte) (D, error) {
 	var none D
 	d, err := Describe(file, data)
@@ -125,8 +126,7 @@ func as[D Description](file string, data []byte) (D, error) {
 	return out, nil
 }
 
-// read fills the fields of to, a struct of tagged fields, and reports every field of a wrong type, not only the
-// first.
+// read fills the fields of to, a struct with JSON tags, and adds a problem for every field of a wrong type.
 func (b *builder) read(prefix string, fields map[string]json.RawMessage, to reflect.Value) {
 	for i := range to.NumField() {
 		if to.Type().Field(i).Anonymous {
@@ -160,7 +160,7 @@ func (b *builder) mistype(field string, text json.RawMessage, want string) {
 	b.addProblem("%s is %s, want %s", field, clip(text), want)
 }
 
-// wanted describes the allowed values of a field.
+// wanted returns a text about the allowed JSON values of a field of type t.
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[idList]() {
 		return "a token id or a list of them"
@@ -188,7 +188,7 @@ func wanted(t reflect.Type) string {
 	return "a word"
 }
 
-// clip shortens a value that comes from a file.
+// clip returns the text of a JSON value, shortened for messages.
 func clip(text json.RawMessage) string {
 	const most = 60
 	if len(text) > most {

@@ -13,13 +13,13 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Release holds the small files of a checkpoint. Whether the checkpoint can run is decided from them, before any
-// weight is read or downloaded.
+// Release holds the small files of a checkpoint. They determine whether the checkpoint is supported, before any weight
+// is read or downloaded.
 type Release struct {
 	File     string   // the name of config.json in messages
-	Config   []byte   // config.json
-	ModelOpt []byte   // hf_quant_config.json, in which modelopt names the format; nil if there is none
-	Older    []byte   // quantize_config.json, in which older GPTQ releases name the format; nil if there is none
+	Config   []byte   // text of config.json
+	ModelOpt []byte   // text of hf_quant_config.json, in which modelopt names the format; nil without this file
+	Older    []byte   // text of quantize_config.json, in which older GPTQ releases name the format; nil without it
 	Tensors  []string // names of tensors in the index; nil if they are not known
 }
 
@@ -49,7 +49,7 @@ func ReadRelease(dir string) (Release, error) {
 	return r, nil
 }
 
-// Read describes the checkpoint of a folder by its small files.
+// Read returns the description of the checkpoint in a folder, from its small files.
 func Read(dir string) (Description, error) {
 	r, err := ReadRelease(dir)
 	if err != nil {
@@ -58,13 +58,13 @@ func Read(dir string) (Description, error) {
 	return r.Describe()
 }
 
-// Describe reads the text of a config.json of any family; file is its name in messages.
+// Describe returns the description of a model from the text of its config.json; file is its name in messages.
 func Describe(file string, data []byte) (Description, error) {
 	return Release{File: file, Config: data}.Describe()
 }
 
 // Describe returns the description of a checkpoint with its losses ([Config.Losses]), or an error with the found
-// value, the supported values and a suggestion. Inspecting, downloading, explaining and serving all use it.
+// value, the supported values and a suggestion. All commands that read a checkpoint use it.
 func (r Release) Describe() (Description, error) {
 	fields, family, err := r.open()
 	if err != nil {
@@ -97,7 +97,7 @@ func (r Release) Describe() (Description, error) {
 	return d, nil
 }
 
-// open splits config.json into fields and finds the family. Models with a vision tower have the fields of their text
+// open returns the fields of config.json and the family. Models with a vision tower have the fields of their text
 // network in text_config; the fields of both objects are merged, and text_config has priority.
 func (r Release) open() (map[string]json.RawMessage, Family, error) {
 	var fields map[string]json.RawMessage
@@ -126,7 +126,7 @@ func (r Release) open() (map[string]json.RawMessage, Family, error) {
 	return fields, family, nil
 }
 
-// tensors compares the names of an index with the drafting head in config.json.
+// tensors adds a problem if the tensor names of an index contradict the drafting head in config.json.
 func (b *builder) tensors(d Description, names []string) {
 	v4, ok := d.(*V4)
 	if !ok || names == nil {
@@ -145,7 +145,6 @@ func (b *builder) tensors(d Description, names []string) {
 	}
 }
 
-// describeDSA reads the fields of DeepSeek-V3.2 and GLM-5.
 func (b *builder) describeDSA() *DSA {
 	b.raw = &raw{}
 	b.read("", b.fields, reflect.ValueOf(b.raw).Elem())

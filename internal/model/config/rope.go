@@ -5,10 +5,11 @@ import "math"
 // Rope describes rotary position embedding.
 type Rope struct {
 	Theta float64
-	Yarn  *Yarn // nil: rotation without YaRN
+	Yarn  *Yarn // nil means rotation without YaRN
 }
 
-// Yarn stretches the rotation to contexts longer than the model was first trained on (v32 spec, 2.3).
+// Yarn holds the parameters of YaRN, which extends the rotation to contexts longer than those of the first training
+// (v32 spec, 2.3).
 type Yarn struct {
 	Factor       float64
 	Original     int // context length of the first training, in tokens
@@ -18,7 +19,7 @@ type Yarn struct {
 	MScaleAllDim float64
 }
 
-// InvFreq returns the angle per position of each of d/2 pairs, rounded to float32.
+// InvFreq returns the angle per position, in radians, of each of d/2 pairs, rounded to float32.
 func (r Rope) InvFreq(d int) []float32 {
 	out := make([]float32, d/2)
 	for i := range out {
@@ -32,7 +33,8 @@ func (r Rope) InvFreq(d int) []float32 {
 	return out
 }
 
-// ramp is 0 for pairs that keep their frequency and 1 for pairs that are slowed down by the factor.
+// ramp returns a value from 0, for pairs whose frequency does not change, to 1, for pairs whose frequency is divided by
+// Factor.
 func (y *Yarn) ramp(i, d int, theta float64) float64 {
 	corr := func(rotations float64) float64 {
 		return float64(d) * math.Log(float64(y.Original)/(2*math.Pi*rotations)) / (2 * math.Log(theta))
@@ -40,7 +42,7 @@ func (y *Yarn) ramp(i, d int, theta float64) float64 {
 	low := max(math.Floor(corr(y.BetaFast)), 0)
 	high := min(math.Ceil(corr(y.BetaSlow)), float64(d-1))
 	if high == low {
-		// Without this the ramp has length 0 and is divided by. It becomes a step; public implementations do the same.
+		// This avoids a division by 0 if the ramp has length 0, as in public implementations.
 		high += 0.001
 	}
 	return min(max((float64(i)-low)/(high-low), 0), 1)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// harmless are fields of released configs that change no arithmetic of inference, or repeat another field.
+// harmless lists fields of released configs that do not affect the computation, or repeat another field.
 var harmless = []string{"architectures", "attention_dropout", "auto_map", "aux_loss_alpha", "compress_rates",
 	"compression_config", "dtype",
 	"ep_size", "expert_dtype", "head_dim", "image_token_id", "initializer_range", "layer_types", "model_type",
@@ -14,8 +14,8 @@ var harmless = []string{"architectures", "attention_dropout", "auto_map", "aux_l
 	"rope_parameters", "router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "seq_aux", "torch_dtype",
 	"transformers_version", "use_cache", "vision_config"}
 
-// unrelated are fields of every transformers config with the defaults of generation and of other tasks, and fields of
-// vision towers, which are not run.
+// unrelated lists fields of every transformers config for generation and other tasks, and fields of vision towers,
+// which are not run.
 var unrelated = []string{"_name_or_path", "add_cross_attention", "chunk_size_feed_forward", "diversity_penalty",
 	"do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "id2label", "ignore_index", "is_decoder",
 	"is_encoder_decoder", "label2id", "length_penalty", "max_length", "media_placeholder_token_id", "min_length",
@@ -26,13 +26,14 @@ var unrelated = []string{"_name_or_path", "add_cross_attention", "chunk_size_fee
 	"use_bfloat16", "use_unified_vision_chunk", "video_placeholder", "video_token_id", "vision_end_token_id",
 	"vision_start_token_id"}
 
-// arithmetic are the beginnings of field names that describe the network. An unknown one may change its arithmetic.
+// arithmetic lists prefixes of names of fields that describe the network. An unknown field with such a prefix may
+// affect the computation.
 var arithmetic = []string{"attn_", "attention_", "compress", "dspark_", "engram", "hc_", "hyper_", "index", "kda_",
 	"kv_", "linear_", "mla_", "moe_", "n_", "ngram", "norm_", "num_", "o_", "oe_", "q_", "qk_", "rms_", "rope",
 	"router", "routed_", "scoring_", "sliding_", "swiglu", "topk_", "v_head", "zero_expert"}
 
-// unknownFields refuses unknown fields whose names have a prefix of fields that affect the network's arithmetic;
-// other unknown fields are reported as ignored.
+// unknownFields adds a problem for each unknown field whose name has a prefix in arithmetic. Other unknown fields are
+// added to Losses as ignored.
 func (b *builder) unknownFields(d Description) {
 	var read []reflect.Type
 	switch d.(type) {

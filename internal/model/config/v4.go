@@ -1,6 +1,6 @@
 package config
 
-// V4 describes a model of the family deepseek_v4. Names follow the v4 spec, 1.1. Its Indexer belongs to the layers of
+// V4 describes a model of the family deepseek_v4. Names follow the v4 spec, 1.1. Its Indexer is that of the layers of
 // ratio 4.
 type V4 struct {
 	Config
@@ -10,16 +10,16 @@ type V4 struct {
 	DSpark    *DSpark // the draft head of newer releases; nil if there is none
 }
 
-// V4Attention holds the sizes of attention over a window and a compressed stream.
+// V4Attention holds the sizes of attention over window entries and compressed entries.
 type V4Attention struct {
 	Heads  int
 	Dim    int   // values of a vector that is both key and value: 512
-	Rope   int   // values of the rotated end of this vector: 64
+	Rope   int   // number of rotated values at the end of this vector: 64
 	QLora  int   // rank of the query projection
 	OLora  int   // rank of each group of the output projection
 	Groups int   // groups of heads in the output projection
-	Window int   // tokens
-	Ratios []int // for each layer: tokens of one compressed entry, 4 or 128, or 0 for none
+	Window int   // size of the window in tokens
+	Ratios []int // for each layer: tokens of one compressed entry, 4 or 128; 0 for no compressed entries
 	Main   Rope  // rotation in layers without compressed entries
 	Far    Rope  // rotation in layers with compressed entries
 }
@@ -32,20 +32,20 @@ func (a V4Attention) RopeAt(i int) Rope {
 	return a.Far
 }
 
-// Hyper describes the residual streams.
+// Hyper describes the residual streams (hyper-connections).
 type Hyper struct {
 	Streams int
-	Rounds  int // iterations of the normalisation that mixes streams
+	Rounds  int // iterations of the Sinkhorn normalisation of the mixing matrix
 	Eps     float32
 }
 
 // V4FFN describes the feed-forward blocks: every layer has experts.
 type V4FFN struct {
-	Inner   int // inner width of one expert
+	Inner   int // inner size of one expert
 	Experts int
-	Shared  int // shared experts, used for every token
+	Shared  int // number of shared experts, used for every token
 	TopK    int
 	Scale   float32
-	Limit   float32 // gate and up are clamped to it
-	Hash    []bool  // for each layer: experts are looked up by token
+	Limit   float32 // gate and up are clamped to this limit
+	Hash    []bool  // for each layer: its experts are looked up by token id
 }

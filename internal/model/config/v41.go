@@ -8,21 +8,21 @@ import (
 	"sparrow/internal/model/engram"
 )
 
-// V41 describes a model of the family deepseek_v41: the network of V4 with other ratios, 1 and 2, entries and
-// selections that layers share, two-level selection and n-gram tables. Names follow the v41 spec, 1.1.
+// V41 describes a model of the family deepseek_v41: the network of V4 with compression ratios 1 and 2, entries and
+// selections that several layers use, two-level selection and n-gram tables. Names follow the v41 spec, 1.1.
 type V41 struct {
 	V4
-	EntrySources []int // layers that compress; each layer with a ratio reads the entries of the nearest at or before it
-	IndexSources []int // layers that select; each layer with a ratio uses the selection of the last one up to it
+	EntrySources []int // layers that compute entries; others with a ratio read those of the last one before
+	IndexSources []int // layers that select; others with a ratio use the selection of the last one before
 	Candidates   Candidates
 	Engram       engram.Shape
 }
 
-// Candidates is the first level of selection: one layer keeps the best blocks of entries, and later layers that read
-// the same entries select inside them.
+// Candidates is the first level of selection: one layer selects blocks of entries, and later layers that read the same
+// entries select inside these blocks.
 type Candidates struct {
 	Source int // number of the layer, which itself selects among all entries
-	Blocks int // maximum number of blocks that are kept
+	Blocks int // maximum number of selected blocks
 	Size   int // entries of a block
 }
 
@@ -44,7 +44,7 @@ func (c *V41) source(list []int, i int) int {
 	return out
 }
 
-// Within reports whether layer i selects inside the candidates of another layer.
+// Within reports whether layer i selects only inside the candidate blocks.
 func (c *V41) Within(i int) bool {
 	return c.IndexSource(i) == i && i > c.Candidates.Source && c.EntrySource(i) == c.EntrySource(c.Candidates.Source)
 }
@@ -91,7 +91,6 @@ func renameV41(fields map[string]json.RawMessage) {
 	}
 }
 
-// describeV41 reads the fields of DeepSeek-V4.1.
 func (b *builder) describeV41() *V41 {
 	renameV41(b.fields)
 	v, more := v4Builder{builder: b}, rawV41{}
@@ -112,8 +111,8 @@ func (b *builder) describeV41() *V41 {
 	return c
 }
 
-// stages reads the DSpark head, whose stages num_nextn_predict_layers counts. compress_ratios has a zero for each of
-// them, or none.
+// stages reads the DSpark head, which has num_nextn_predict_layers stages. compress_ratios has either a zero for each
+// stage, or no values for stages.
 func (b *v4Builder) stages(c *V41, n int, r *rawV41) {
 	if n == 0 {
 		return
@@ -140,7 +139,7 @@ func (b *v4Builder) stages(c *V41, n int, r *rawV41) {
 	}
 }
 
-// sharing reads the lists of layers whose entries and selections other layers use.
+// sharing reads the lists of layers that compute entries and of layers that select.
 func (b *v4Builder) sharing(c *V41, r *rawV41) {
 	c.EntrySources = b.sources(c, "kv_source_layer_ids", r.EntrySources)
 	c.IndexSources = b.sources(c, "index_source_layer_ids", r.IndexSources)
@@ -176,7 +175,7 @@ func (b *v4Builder) sharing(c *V41, r *rawV41) {
 	}
 }
 
-// sources reads a list of layers that have a ratio.
+// sources reads a list of numbers of layers that have a ratio.
 func (b *v4Builder) sources(c *V41, name string, list []int) []int {
 	if len(list) == 0 {
 		b.missing(name)
@@ -191,7 +190,7 @@ func (b *v4Builder) sources(c *V41, name string, list []int) []int {
 	return list
 }
 
-// mostGram bounds the tokens of an n-gram; released tables have 4.
+// mostGram is the maximum length of n-grams in tokens; released tables have 4.
 const mostGram = 8
 
 // engram reads the shape of the n-gram tables.
@@ -213,7 +212,7 @@ func (b *v4Builder) engram(c *V41, r *rawV41) {
 		}
 	}
 	switch {
-	case s.Orders*s.Heads*s.Dim*s.Base*s.Compressed == 0: // reported above
+	case s.Orders*s.Heads*s.Dim*s.Base*s.Compressed == 0: // the problem was added above
 	case s.Orders < 2:
 		b.addProblem("engram_max_ngram_size is %d, want at least 2", s.Orders)
 	case s.Pad < 0 || s.Pad >= c.Vocab:

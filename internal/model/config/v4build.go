@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// rawV4 is a V4 config.json in both spellings.
+// rawV4 holds the fields of a V4 config.json, in both spellings.
 type rawV4 struct {
 	rawModel
 	HeadDim    *int           `json:"head_dim"`
@@ -26,13 +26,13 @@ type rawV4 struct {
 	rawDSpark
 }
 
-// rawRopes is rope_parameters of the transformers spelling.
+// rawRopes holds the fields of rope_parameters in the transformers spelling.
 type rawRopes struct {
 	Main *rawRope `json:"main"`
 	Far  *rawRope `json:"compress"`
 }
 
-// v4Builder turns a raw config into a V4 and collects the problems.
+// v4Builder converts the fields of config.json to a V4 and collects the problems.
 type v4Builder struct {
 	*builder
 	in    rawV4
@@ -87,7 +87,7 @@ const (
 	mostRounds  = 1 << 10
 )
 
-// fixed checks the values that all released models have and the code relies on.
+// fixed checks fields that must have the values of all released models, because the code assumes these values.
 func (b *v4Builder) fixed(c *V4) {
 	r := &b.in
 	if act := or(r.Act, "silu"); act != "silu" {
@@ -110,7 +110,7 @@ func (b *v4Builder) fixed(c *V4) {
 	}
 }
 
-// exactly reads a size that must have one value, because byte layouts depend on it.
+// exactly reads a size that must equal want, because byte layouts depend on it.
 func (b *v4Builder) exactly(name string, v *int, want int) int {
 	n := b.positive(name, v)
 	if n != 0 && n != want {

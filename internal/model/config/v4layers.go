@@ -2,7 +2,7 @@ package config
 
 import "slices"
 
-// Names of layer_types in the transformers spelling.
+// Values of the elements of layer_types in the transformers spelling.
 const (
 	windowLayer = "sliding_attention"
 	sparseLayer = "compressed_sparse_attention"
@@ -26,7 +26,7 @@ func (b *v4Builder) attention(c *V4) {
 	}
 }
 
-// ratios reads the compression of each layer. Entries beyond the layers belong to draft stages.
+// ratios reads the compression ratio of each layer. Values after those of the main layers are for draft stages.
 func (b *v4Builder) ratios(layers int) []int {
 	r := &b.in
 	out := make([]int, layers)
@@ -82,7 +82,7 @@ func (b *v4Builder) typeRatio(i int, t string) int {
 	return 0
 }
 
-// ropeOf reads both rotations: rope_parameters, or the theta fields with rope_scaling.
+// ropeOf reads the rotations of both kinds of layers, from rope_parameters or from the theta fields and rope_scaling.
 func (b *v4Builder) ropeOf(c *V4) {
 	r := &b.in
 	if b.mistyped["rope_parameters"] {
@@ -120,7 +120,7 @@ func (b *v4Builder) plainRope(name string, p *rawRope) Rope {
 	return Rope{Theta: b.theta(name+".rope_theta", p.Theta)}
 }
 
-// yarnRope reads the stretched rotation. Its theta is in p, or in a separate field in the official spelling.
+// yarnRope reads a rotation with YaRN. Its theta is in p, or in a separate field in the official spelling.
 func (b *v4Builder) yarnRope(name string, p *rawRope, theta *float64) Rope {
 	if p == nil {
 		b.missing(name)
@@ -174,7 +174,7 @@ func (b *v4Builder) ffn(c *V4) {
 	c.FFN = f
 }
 
-// hashLayers finds the layers that look experts up by token.
+// hashLayers returns, for each layer, whether it looks up experts by token id.
 func (b *v4Builder) hashLayers(layers int) []bool {
 	r := &b.in
 	out := make([]bool, layers)

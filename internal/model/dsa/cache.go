@@ -11,16 +11,16 @@ import (
 	"sparrow/plan"
 )
 
-// Facts returns the properties that the planner reads: the properties of one rank if there are several.
+// Facts returns the properties that plans depend on: those of one rank, if there are several ranks.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
-		panic(err) // Load has divided them
+		panic(err) // Load has divided the same config
 	}
 	return f
 }
 
-// Facts returns the properties of a config that the planner reads. No weights are needed.
+// Facts returns the properties of a config that plans depend on. No weights are needed.
 func Facts(c *config.DSA) plan.Model {
 	f := plan.Model{
 		Family:             families[c.Family],
@@ -39,7 +39,7 @@ func Facts(c *config.DSA) plan.Model {
 	return f
 }
 
-// families maps the families of configs to the names that the planner uses.
+// families maps the families of configs to those of plans.
 var families = map[config.Family]plan.Family{
 	config.DeepseekV32: plan.DeepSeekV32, config.GLMMoeDSA: plan.GLMMoeDSA, config.DeepseekV3: plan.DeepSeekV3,
 	config.KimiK2: plan.KimiK2, config.KimiK25: plan.KimiK2, config.GLM4MoeLite: plan.GLM4MoeLite,
@@ -133,11 +133,11 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return n
 }
 
-// Caches returns the pools of every layer but the drafting one, for tests that read their bytes.
+// Caches returns the pools of the main layers, for tests that read their bytes.
 func (m *Model) Caches() []mla.Cache { return m.caches }
 
-// Pools returns the pools of every layer but the drafting one: of latent rows, then of indexer keys if the layer has
-// them.
+// Pools returns the pools of the main layers: for each layer that of latent rows, then that of indexer keys if the
+// layer has one.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {
@@ -150,7 +150,7 @@ func (m *Model) Pools() [][]kernel.Pool {
 	return out
 }
 
-// PageParts appends the rows of a page, layer by layer, and the drafting layer's after them.
+// PageParts appends the tensors of a page, layer by layer, and those of the drafting layer last.
 func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	add := func(c mla.Cache) {
 		for _, p := range [2]kernel.Pool{c.Main, c.Index} {
@@ -168,5 +168,5 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	return parts
 }
 
-// WindowParts appends nothing: rows are kept as long as their page.
+// WindowParts appends nothing, because the model has no window pages.
 func (m *Model) WindowParts(parts []kernel.Tensor, _ int) []kernel.Tensor { return parts }

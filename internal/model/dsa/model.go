@@ -1,10 +1,10 @@
 // Package dsa runs the models with DeepSeek sparse attention, DeepSeek-V3.2 and GLM-5, and models with the same
-// network without an indexer: DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash. In the latter no layer computes a selection
-// (config.Indexer.Computes), so they load no indexer and store no indexer keys.
+// network without an indexer: DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash. For models without an indexer,
+// config.Indexer.Computes is false in every layer, so no indexer weights are loaded and no indexer keys are stored.
 //
-// Token ids, a plan and page tables flow in, logits of chosen rows flow out. The pass is written against the
-// operations of package kernel and the attention of package internal/attn/mla; it is independent of the device and
-// never reads the elements of a tensor.
+// The inputs of a pass are token ids, a plan and page tables; its outputs are the logits of chosen rows. A pass
+// consists of operations of package kernel and attention of package internal/attn/mla. It does not depend on the device
+// and never reads the elements of a tensor.
 package dsa
 
 import (
@@ -16,9 +16,10 @@ import (
 	"sparrow/kernel"
 )
 
-// Model is a loaded model on one device, or the part of a model that one of several ranks has. Each rank has a part
-// of the experts, inner values and vocabulary. If heads are divided, it has its heads and the whole cache; if
-// requests are divided, it has all heads and the cache of its sequences. One goroutine uses it at a time.
+// Model is a loaded model on one device, or the part of a model on one of several ranks. Each rank has a part of the
+// experts, of the inner values of feed-forward blocks and of the vocabulary. If attention is divided by heads, a rank
+// has its heads and the whole cache; if by requests, it has all heads and the cache of its sequences. One goroutine
+// uses it at a time.
 type Model struct {
 	config *config.DSA
 	ranks  kernel.Member
@@ -42,12 +43,12 @@ type Model struct {
 type workspace struct {
 	m      *Model
 	hidden residual // final hidden states of the latest pass of the target
-	// next holds rows of the latest pass of the drafting layer: m, which a chain continues, or u if the pass computed
-	// no logits, from which plan.PassPick continues.
+	// next holds rows of the latest pass of the drafting layer: m, the inputs of the next pass of a chain; or u, the
+	// inputs of plan.PassPick, if the pass computed no logits.
 	next residual
 }
 
-// residual holds the rows that a drafting pass continues.
+// residual holds the hidden states that are the inputs of a drafting pass.
 type residual struct {
 	mem  kernel.Tensor // activation [maximum rows of a pass, hidden]
 	rows int           // rows of the latest pass; 0 while they are not valid
@@ -61,8 +62,8 @@ type layer struct {
 	experts             *nn.MoE
 }
 
-// Load reads every weight of a checkpoint, or the shards of the loader's rank. For the drafting layer, either all
-// tensors must be present and fit, or none.
+// Load reads every weight of a checkpoint, or the shards of the loader's rank. The drafting layer must have all
+// tensors, with the expected shapes, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
@@ -92,7 +93,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, err
 }
 
-// attentionParams returns the attention parameters of a rank with a number of heads.
+// attentionParams returns the attention parameters of a rank with the given number of heads.
 func attentionParams(c *config.DSA, heads int) mla.Params {
 	a := c.Attention
 	p := mla.Params{
@@ -115,14 +116,14 @@ func attentionParams(c *config.DSA, heads int) mla.Params {
 // Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// CountExperts lets passes that are arranged from then on count which experts rows choose.
+// CountExperts enables counting of chosen experts in all passes that are arranged later.
 func (m *Model) CountExperts() (err error) {
 	c := m.config
 	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
 	return err
 }
 
-// ReadExperts adds the counts since the previous call.
+// ReadExperts adds the counts since the previous call to the table.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place returns the current operation of the pass in progress.
@@ -131,7 +132,7 @@ func (m *Model) Place() string { return m.list.Place() }
 // Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Bind allocates the rows that drafting passes continue.
+// Bind allocates the hidden states that drafting passes read, for passes of at most the given number of rows.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	w := &workspace{m: m, hidden: residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}}
 	if m.next != nil {

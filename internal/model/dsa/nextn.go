@@ -19,7 +19,7 @@ import (
 //	z_t = layer(u_t) at position t
 //	m_t = norm(z_t)
 //
-// and head · m_t are the logits of x_{t+2}. A chain continues with m_t instead of g_{t+1}.
+// and head · m_t are the logits of x_{t+2}. The next pass of a chain uses m_t instead of g_{t+1}.
 type nextN struct {
 	layer               layer
 	embed, head         kernel.Matrix // matrices of the drafting layer if it has any, otherwise the target's
@@ -28,12 +28,12 @@ type nextN struct {
 	cache               mla.Cache
 }
 
-// draftPrefix returns how the tensors of the drafting layer begin.
+// draftPrefix returns the prefix of the names of the drafting layer's tensors.
 func draftPrefix(c *config.DSA) string { return fmt.Sprintf("model.layers.%d.", c.Layers) }
 
-// loadNextN reads the drafting layer. A config may declare one although the checkpoint holds none of its tensors, as
-// in checkpoints that other tools saved again: then there is no drafting layer. If only some of its tensors exist,
-// Finish reports the missing ones.
+// loadNextN reads the drafting layer. A config may declare a drafting layer although the checkpoint has none of its
+// tensors, for example if another tool saved the checkpoint; the model then has no drafting layer. If only some of its
+// tensors exist, Finish returns an error that names the missing ones.
 func (m *Model) loadNextN(l *nn.Loader) {
 	c, p := m.config, draftPrefix(m.config)
 	if c.NextN == 0 || !l.HasPrefix(p) {
@@ -74,14 +74,14 @@ func (m *Model) DraftHead() error {
 // drafts reports whether a configuration uses the drafting layer.
 func (m *Model) drafts(cfg *plan.Config) bool { return m.next != nil && cfg.N > 1 }
 
-// draft is a pass of the drafting layer.
+// draft holds the tensors of a pass of the drafting layer.
 type draft struct {
 	pass
-	rows kernel.Tensor // i32 [T, 1]: hidden states that the rows continue
+	rows kernel.Tensor // i32 [T, 1]: for each row, the row of the hidden states that it reads
 	e, g kernel.Tensor // [T, hidden]: embeddings of the tokens, hidden states
 	pair kernel.Tensor // [T, 2*hidden]: e and g, normalised and joined
-	u    kernel.Tensor // [T, hidden]: residual rows of the layer; kept for plan.PassPick if no logits are computed
-	m    kernel.Tensor // [T, hidden]: outputs of the layer, which a chain continues
+	u    kernel.Tensor // [T, hidden]: residual rows of the layer; stored for plan.PassPick if no logits are computed
+	m    kernel.Tensor // [T, hidden]: outputs of the layer, which the next pass of a chain reads
 }
 
 func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
@@ -99,14 +99,14 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 		return nil, err
 	}
 	d.rows, d.u, d.m = d.in.Array(plan.HiddenRows), u, w.next.mem.Slice(0, p.Rows)
-	// The layer's inputs are made before anything else of the pass is computed.
+	// The inputs of the layer use the same memory as later operations of the pass: they are computed first.
 	a.Reset(d.attn.Kept)
 	d.e, d.g, d.pair = a.Take(act, p.Rows, h), a.Take(act, p.Rows, h), a.Take(act, p.Rows, 2*h)
 	return d, nil
 }
 
-// source returns the rows that a pass continues: the target's hidden states, or for a chain or picked rows the
-// layer's own rows.
+// source returns the hidden states that the pass reads: those of the target, or for plan.PassChain and plan.PassPick
+// those of the drafting layer.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassDraft {
 		return &d.work.hidden
@@ -114,7 +114,6 @@ func (d *draft) source() *residual {
 	return &d.work.next
 }
 
-// Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	block := attn.NewBlock(d.plan, words)
 	cache := d.pass.m.next.cache
@@ -133,14 +132,13 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	if err != nil {
 		return fmt.Errorf("dsa: %w", err)
 	}
-	if d.plan.Pass != plan.PassPick { // picked rows may be prepared several times
+	if d.plan.Pass != plan.PassPick { // rows of plan.PassPick may be read by several passes
 		d.work.next.rows = 0
 	}
 	return nil
 }
 
-// Program returns the operations of the layer. If no logits are requested, it only stores rows and indexer keys: no
-// later layer reads outputs.
+// Program returns the operations of the layer. If no logits are requested, it only stores rows and indexer keys.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.pass.m.allocated, d.build) }
 
 func (d *draft) build() (kernel.Program, error) {
@@ -152,7 +150,7 @@ func (d *draft) build() (kernel.Program, error) {
 		d.list.Add(kernel.TakeArgs{Out: d.u, X: from, Rows: d.rows})
 	} else {
 		d.list.Add(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
-		if d.plan.Pass == plan.PassDraft { // rows that a chain continues are already normalised
+		if d.plan.Pass == plan.PassDraft { // hidden states of a chain are already normalised
 			d.list.Add(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
 		}
 		d.embed(d.e, n.embed)
@@ -173,7 +171,8 @@ func (d *draft) build() (kernel.Program, error) {
 	return d.list.Compile()
 }
 
-// Ended lets a chain continue the outputs of this pass, or a pick the rows that it has stored.
+// Ended makes the outputs of this pass, or the rows that it has stored, valid as inputs of later drafting passes,
+// unless the pass failed.
 func (d *draft) Ended(err error) {
 	if err == nil {
 		d.work.next.rows = d.plan.Rows

@@ -12,12 +12,12 @@ import (
 	"sparrow/plan"
 )
 
-// pass has the common parts of the target's pass and the drafting pass. The feed-forward blocks and the head run when
-// attention is done, so all of them share memory.
+// pass holds the tensors that passes of the main layers and of the drafting layer have. Attention, feed-forward blocks
+// and head run one after another and use the same memory.
 type pass struct {
 	m    *Model
 	work *workspace
-	list *kernel.Builder // operations of the pass, while they are listed
+	list *kernel.Builder // builder of the list of operations
 	plan *plan.Plan
 	made model.Compiled
 
@@ -36,7 +36,7 @@ type pass struct {
 	head  model.Head
 }
 
-// Arrange lays out a pass of the model, or of its drafting layer.
+// Arrange takes the tensors of a pass of the main layers, or of the drafting layer, from an arena.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	if p.Rows > w.hidden.mem.Rows {
 		return nil, fmt.Errorf("dsa: workspace holds %d rows, pass has %d", w.hidden.mem.Rows, p.Rows)
@@ -48,7 +48,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return out, out.arrange(w, p, cfg, a, w.m.layers)
 }
 
-// arrange lays out the common parts for a pass through the given layers.
+// arrange takes the tensors of a pass through the given layers from an arena.
 func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) error {
 	m := work.m
 	act, c := m.dev.Activation(), m.config
@@ -88,13 +88,11 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 	return nil
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
-// prepare fills the arrays of every pass.
+// prepare fills the input arrays that every pass has.
 func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error {
 	if have := cache.Main.Layout; have != s.layout {
 		return plan.ErrLayout(s.layout.String(), have.String())
@@ -114,7 +112,8 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 	return block.FillLogits(&in.Batch)
 }
 
-// embed looks up the tokens of the pass. With several ranks, the rank that has a token's row adds it to zeros.
+// embed looks up the tokens of the pass. With several ranks, an all-reduce adds the rows of all ranks: a token's row is
+// zeros except on the rank that has it.
 func (s *pass) embed(out kernel.Tensor, table kernel.Matrix) {
 	s.list.Add(kernel.EmbedArgs{Out: out, Table: table, IDs: s.ids, Part: s.m.ranks.Part(s.m.config.Vocab)})
 	s.list.Add(kernel.AllReduceArgs{X: out})
@@ -135,13 +134,12 @@ func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
 	s.list.Add(kernel.AllReduceArgs{X: h})
 }
 
-// target is a pass through the model's own layers.
+// target holds the tensors of a pass through the main layers.
 type target struct {
 	pass
 	h kernel.Tensor // [T, hidden]: residual rows
 }
 
-// Prepare fills the input block.
 func (s *target) Prepare(in *model.Input, block []int32) error {
 	s.work.hidden.rows = 0
 	if len(s.m.caches) == 0 {
@@ -153,7 +151,7 @@ func (s *target) Prepare(in *model.Input, block []int32) error {
 	return nil
 }
 
-// Program is embedding, every layer and the head.
+// Program returns the operations of the embedding, every layer and the head.
 func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.allocated, s.build) }
 
 func (s *target) build() (kernel.Program, error) {
@@ -174,7 +172,7 @@ func (s *target) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// Ended lets drafting passes continue the rows of this one.
+// Ended makes the hidden states of this pass valid as inputs of drafting passes, unless the pass failed.
 func (s *target) Ended(err error) {
 	if err == nil {
 		s.work.hidden.rows = s.plan.Rows

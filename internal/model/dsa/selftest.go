@@ -8,8 +8,8 @@ import (
 	"sparrow/plan"
 )
 
-// SelfTest compares sparse attention of the first layer that selects with dense attention; without an indexer, latent
-// attention of the first layer.
+// SelfTest compares sparse attention with dense attention in the first layer with an indexer. Without an indexer, it
+// compares attention in latent space with dense attention in the first layer.
 func (m *Model) SelfTest(cfg *plan.Config) error {
 	main, index, err := model.Kinds(cfg)
 	if err != nil {

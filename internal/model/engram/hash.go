@@ -1,5 +1,5 @@
-// Package engram turns the tokens of a sequence into rows of DeepSeek-V4.1's n-gram tables (v41 spec, 3.2 and 3.3):
-// token ids flow in, row numbers flow out. Nothing of it runs on a device: rows depend on tokens alone.
+// Package engram computes, from the token ids of a sequence, the row numbers in DeepSeek-V4.1's n-gram tables (v41
+// spec, 3.2 and 3.3). It runs on the host: row numbers depend only on token ids.
 package engram
 
 import (
@@ -16,10 +16,10 @@ type Shape struct {
 	Rows       []int // rows of each table
 	Orders     int   // maximum length of an n-gram in tokens: 4
 	Heads      int   // number of hashes for each n-gram length
-	Dim        int   // values of a table row
+	Dim        int   // number of values of a table row
 	Base       int   // lower bound of the primes by which hashes are reduced
 	Compressed int   // number of keys of the token map
-	Pad        int   // token that stands for positions before the start of a sequence
+	Pad        int   // token id that stands for positions before the start of a sequence
 }
 
 // Columns returns the number of rows that a token looks up in one table.
@@ -35,12 +35,12 @@ func (s *Shape) Before() int { return max(s.Orders-1, 0) }
 type Hash struct {
 	shape       Shape
 	multipliers [][]int64 // [layers][orders]: factors of the hash
-	moduli      [][]int64 // [layers][columns]: primes, beginning with those of pairs
+	moduli      [][]int64 // [layers][columns]: primes, first those of hashes of two tokens
 	tokens      []int32   // [vocabulary]: key of each token
 	pad         int64
 }
 
-// Check returns an error that describes an invalid shape, or nil if its primes sum to its rows.
+// Check returns an error that describes an invalid shape, or nil. The primes of a table must sum to its number of rows.
 func (s *Shape) Check() error {
 	if len(s.Layers) != len(s.Rows) {
 		return fmt.Errorf("config.json lists %d engram layers and %d table sizes, want one size for each layer",
@@ -64,7 +64,7 @@ func (s *Shape) Check() error {
 	return nil
 }
 
-// Moduli returns the primes of every table: those from Base on, in order, each used once.
+// Moduli returns the primes of every table: consecutive primes from Base on, each used once.
 func (s *Shape) Moduli() [][]int64 {
 	out := make([][]int64, len(s.Layers))
 	next := int64(s.Base)
@@ -114,8 +114,8 @@ func New(s Shape, tokens []int32) (*Hash, error) {
 // Shape returns the shape from which the hash was made.
 func (h *Hash) Shape() *Shape { return &h.shape }
 
-// Rows writes the row numbers of one token for each table in turn. before has the earlier tokens, the nearest last;
-// positions before the sequence count as padding.
+// Rows writes the row numbers of one token, table by table. before holds the previous tokens, the latest last;
+// positions before the sequence have the token Pad.
 func (h *Hash) Rows(to []int32, before []int32, token int32) {
 	var gram [16]int64
 	gram[0] = int64(h.tokens[token])
@@ -183,7 +183,7 @@ func newPCG64(seed uint32) *pcg64 {
 	return r
 }
 
-// step multiplies the state, 128 bits, and adds the increment.
+// step advances the generator: it multiplies the 128-bit state and adds the increment.
 func (r *pcg64) step() {
 	const mulHi, mulLo = 0x2360ed051fc65da4, 0x4385df649fccf645
 	hi, lo := bits.Mul64(r.lo, mulLo)
@@ -198,7 +198,7 @@ func (r *pcg64) next() uint64 {
 	return bits.RotateLeft64(r.hi^r.lo, -int(r.hi>>58))
 }
 
-// below returns a random number below n by Lemire's method, as integers does for ranges of more than 32 bits.
+// below returns a random number below n by Lemire's method, as NumPy's integers does for ranges of more than 32 bits.
 func (r *pcg64) below(n uint64) uint64 {
 	hi, lo := bits.Mul64(r.next(), n)
 	if lo < n {

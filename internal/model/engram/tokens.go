@@ -10,9 +10,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// TokenMap reads the map of tokens to keys out of the text of a tokenizer.json: tokens whose texts differ only in case,
-// marks, forms of compatibility or surrounding space share a key (v41 spec, 3.3). vocab is the size of the model's
-// vocabulary, and every id must have a token.
+// TokenMap computes the map of tokens to keys from the text of a tokenizer.json: tokens have the same key if their
+// texts differ only in case, diacritics, compatibility forms or surrounding space (v41 spec, 3.3). vocab is the size of
+// the model's vocabulary, and every id must have a token.
 func TokenMap(tokenizer []byte, vocab int) ([]int32, error) {
 	var file struct {
 		Model struct {
@@ -63,7 +63,7 @@ func TokenMap(tokenizer []byte, vocab int) ([]int32, error) {
 	return out, nil
 }
 
-// PlainMap returns a token map for checkpoints without a tokenizer: neighbouring tokens share a key, and every key
+// PlainMap returns a token map for checkpoints without a tokenizer: adjacent tokens have the same key, and every key
 // has a token.
 func PlainMap(vocab, keys int) []int32 {
 	out := make([]int32, vocab)
@@ -73,10 +73,10 @@ func PlainMap(vocab, keys int) []int32 {
 	return out
 }
 
-// normalise returns the common form of the texts of one key.
+// normalise returns the normalised text of a token; tokens with the same normalised text have the same key.
 func normalise(text string) string {
 	var b strings.Builder
-	space := false // the previous rune was a blank
+	space := false // the previous rune was a space
 	for _, r := range norm.NFD.String(norm.NFKC.String(text)) {
 		if unicode.Is(unicode.M, r) {
 			continue
@@ -98,7 +98,7 @@ func normalise(text string) string {
 	return strings.TrimFunc(b.String(), unicode.IsSpace)
 }
 
-// lower writes a rune in lower case, independently of its neighbours. One capital letter has two runes in lower case.
+// lower writes a rune in lower case, independently of its neighbours. U+0130 has two runes in lower case.
 func lower(b *strings.Builder, r rune) {
 	if r == 'İ' { // U+0130 is i with a dot above; the dot was dropped earlier, with the other marks
 		b.WriteString("i̇")
@@ -107,8 +107,8 @@ func lower(b *strings.Builder, r rune) {
 	b.WriteRune(unicode.ToLower(r))
 }
 
-// bytesOf returns the text that a name in the vocabulary of a byte-level tokenizer represents: printable bytes are
-// themselves, the others runes from U+0100 on.
+// bytesOf returns the text that a name in the vocabulary of a byte-level tokenizer represents: a printable byte is the
+// rune with its number, other bytes are runes from U+0100 on.
 func bytesOf(name string) string {
 	out := make([]byte, 0, len(name))
 	for _, r := range name {

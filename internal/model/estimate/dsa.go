@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// dsaStep is a step of DeepSeek-V3.2, GLM-5 or a similar model without an indexer.
+// dsaStep estimates a step of DeepSeek-V3.2, GLM-5 or a similar model without an indexer.
 type dsaStep struct {
 	*parts
 	c *config.DSA
@@ -61,11 +61,12 @@ func (s *dsaStep) layer(l int) {
 	s.block(l, h)
 }
 
-// Attention over every key, on an H200 with 656-byte rows: operations per microsecond if all multiprocessors have
-// work, and otherwise the microseconds of a launch with its combination and of a block of 64 keys.
+// Measured attention over every key, on an H200 with 656-byte rows: latentOps is operations per microsecond if all
+// multiprocessors have work. Otherwise latentLaunch is the microseconds of a launch including the combination of parts,
+// and latentBlock those of a block of 64 keys.
 const latentOps, latentLaunch, latentBlock = 440e6, 12.0, 1.5
 
-// whole adds attention of a model without an indexer.
+// whole adds the time of attention of a model without an indexer.
 func (s *dsaStep) whole(units float64) {
 	a, x := s.c.Attention, s.x
 	nope, rope, v, latent := float64(a.Nope), float64(a.Rope), float64(a.V), float64(a.Latent)
@@ -86,7 +87,7 @@ func (s *dsaStep) whole(units float64) {
 	}
 }
 
-// block adds the feed-forward block of layer l, and the remaining operations.
+// block adds the time of the feed-forward block of layer l, and of the remaining operations.
 func (s *dsaStep) block(l int, h float64) {
 	c := s.c
 	if c.FFN.Dense[l] {
@@ -131,7 +132,7 @@ func dsaRest(c *config.DSA, heads, ranks float64) float64 {
 	}
 	for l := range c.Layers + c.NextN {
 		total += float64(a.QLora)*h + float64(a.Latent+a.Rope)*h + heads*float64(a.QK())*float64(a.QLora) +
-			2*2*heads*float64((a.Nope+a.V)*a.Latent) + h*heads*float64(a.V) // latent up-projection in bf16, twice
+			2*2*heads*float64((a.Nope+a.V)*a.Latent) + h*heads*float64(a.V) // latent up-projection, bf16, stored twice
 		if c.Indexer.Computes(l) {
 			total += float64(c.Indexer.Heads*c.Indexer.Dim*a.QLora) + float64(c.Indexer.Dim)*h +
 				2*float64(c.Indexer.Heads)*h

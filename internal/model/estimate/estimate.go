@@ -1,8 +1,9 @@
-// Package estimate computes, before anything runs, how long a step takes on one or several GPUs, stage by stage, and
-// where a model fits on a machine with one.
+// Package estimate computes how long each stage of a step takes on one or several GPUs, and how a model is placed in
+// the memories of a machine, without running anything.
 //
-// A config, a planned batch and a machine flow in; times with their formulas flow out. They come from times of kernels
-// that were measured on one H200 and its host (cost) and from stated speeds of links between GPUs. Nothing runs.
+// The inputs are a config, a planned batch and a machine; the outputs are times with their formulas. Times are computed
+// from kernel times that were measured on one H200 and its host (package cost), and from published rates of links
+// between GPUs.
 package estimate
 
 import (
@@ -26,17 +27,18 @@ type Stage struct {
 type Estimate struct {
 	GPUs int `json:"gpus"`
 	Rows int `json:"rows"`
-	// Attention is the division of attention between GPUs, if not by heads: the stages then describe the slowest GPU.
+	// Attention is the division of attention between GPUs, if it is not by heads; Stages then holds the times of the
+	// slowest GPU.
 	Attention   plan.Division `json:"attention,omitempty"`
 	Stages      []Stage       `json:"stages"`
 	Millis      float64       `json:"milliseconds"`
 	WeightBytes int64         `json:"weight_bytes"` // bytes of weights on each GPU
-	// Warning reports that the weights do not fit, and how many GPUs hold them.
+	// Warning is a text about weights that do not fit, with the number of GPUs that would hold them; else empty.
 	Warning string `json:"warning,omitempty"`
 }
 
-// Of estimates a step of a batch on GPUs that share a model (docs/ranks.md), experts in the format that the family is
-// released in.
+// Of estimates a step of a batch on GPUs that share a model (docs/ranks.md). Experts have the format in which the
+// family is released.
 func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, error) {
 	if err := measured(d); err != nil {
 		return nil, fmt.Errorf("estimate: %w", err)
@@ -59,14 +61,14 @@ func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estim
 	return out, nil
 }
 
-// weightBytes returns the bytes of weights on each GPU with the given number of heads.
+// weightBytes returns the bytes of weights on each GPU; heads is the number of heads of a GPU.
 func weightBytes(d config.Description, heads, gpus int) int64 {
 	e := expertsOf(d)
 	return restBytes(d, heads, gpus) + int64(bytesOf(releasedFormat(d), e.values()))*int64(e.count()/gpus)
 }
 
-// enough returns text that names the smallest number of GPUs with the given memory each that hold the weights; empty
-// if no number does.
+// enough returns a text with the smallest number of GPUs, each with room bytes of memory, that hold the weights; empty
+// if there is none.
 func enough(d config.Description, m plan.Model, room int64) string {
 	how := m.Division
 	if m.Ranks > 1 && !m.ByRequests() {
@@ -80,8 +82,8 @@ func enough(d config.Description, m plan.Model, room int64) string {
 	return ""
 }
 
-// estimate adds the stages of a step. If ranks divide attention by requests, it uses the stages of the slowest rank,
-// for which the others wait in every layer.
+// estimate adds the stages of a step. If ranks divide attention by requests, these are the stages of the slowest rank,
+// for which the other ranks wait in every layer.
 func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split) *Estimate {
 	if !cfg.Model.ByRequests() {
 		return stages(d, newParts(d, cfg, b, m, s, 0), m)
@@ -97,7 +99,7 @@ func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine,
 	return slowest
 }
 
-// measured refuses the times of a family whose kernels on a GPU were not measured one by one.
+// measured returns an error for a family whose kernels were not measured.
 func measured(d config.Description) error {
 	if _, ok := d.(*config.V41); ok {
 		return fmt.Errorf("the times of %s on GPUs are not estimated: its kernels were not measured one by one. "+
@@ -106,7 +108,7 @@ func measured(d config.Description) error {
 	return nil
 }
 
-// stages adds up the stages of a rank.
+// stages returns the estimate of a rank with all stages.
 func stages(d config.Description, p *parts, m *Machine) *Estimate {
 	switch c := d.(type) {
 	case *config.DSA:
@@ -137,7 +139,6 @@ func (e *Estimate) Print(w io.Writer) error {
 	return e.table(w)
 }
 
-// table writes the stages.
 func (e *Estimate) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range e.Stages {

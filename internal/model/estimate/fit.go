@@ -20,33 +20,35 @@ import (
 	"sparrow/plan"
 )
 
-// Question is a model and the machine that it is to run on.
+// Question holds the inputs of Fit: a model and the machine on which it would run.
 type Question struct {
 	Name    string
 	Model   config.Description
-	Format  cost.Format // format of the experts; it determines their rates
+	Format  cost.Format // format of the experts, on which their rates depend
 	Weights Weights     // the zero value means the types in which the family is released
 	Machine Machine
 	Asked   string       // name of the machine, as the user wrote it
-	Usage   *usage.Table // nil: experts are chosen equally often
+	Usage   *usage.Table // nil means that all experts are chosen equally often
 	// DeviceBytes limits the memory of each GPU; 0 means all of it.
 	DeviceBytes int64
 }
 
-// Memory is planned for steps of a prompt with this many rows, and for this many sequences of that many tokens.
+// Sizes for which memory is planned: prompt rows of a step (Chunk), number of sequences (Sequences) and tokens of each
+// sequence (Tokens).
 const (
 	Chunk     = 8192
 	Sequences = 32
 	Tokens    = 8192
 )
 
-// Memory other than weights, cache and passes.
+// Sizes of memory, in bytes, other than weights, cache and passes.
 const (
 	graphBytes  = 256 << 20
 	driverBytes = 256 << 20
-	spareBytes  = 1 << 30 // bytes that are left free if experts would fill a GPU
-	hostBytes   = 4 << 30 // bytes that are left to the system and the process
-	// ringExperts is how many experts the buffers for fetched experts hold: twice 8 and 16.
+	spareBytes  = 1 << 30 // left free on a GPU that experts would otherwise fill
+	hostBytes   = 4 << 30 // for the system and the process
+	// ringExperts is the number of experts that fit in the buffers for fetched experts: two buffers of 8, and one of
+	// 16.
 	ringExperts = 32
 )
 
@@ -57,13 +59,13 @@ type Part struct {
 	Note  string `json:"note,omitempty"`
 }
 
-// Least has the memories in bytes below which a model is refused. Experts in host memory are counted once: with more
-// memory some are stored in two copies, one for each way to compute them.
+// Least holds the minimum sizes of memory with which a model runs, in bytes. Experts in host memory are counted once;
+// with more memory, some are stored twice, because CPU and GPU read different forms.
 type Least struct {
-	Host       int64 `json:"host"`        // memory of the host of these GPUs
-	Device     int64 `json:"device"`      // memory of each GPU if the host holds all experts; at most Whole
-	DeviceHost int64 `json:"device_host"` // memory of the host if each GPU has Device
-	Whole      int64 `json:"whole"`       // memory of each GPU if the host holds no experts
+	Host       int64 `json:"host"`        // host memory, with these GPUs
+	Device     int64 `json:"device"`      // memory of each GPU, if all experts are in host memory; at most Whole
+	DeviceHost int64 `json:"device_host"` // host memory, if each GPU has Device bytes
+	Whole      int64 `json:"whole"`       // memory of each GPU, if no experts are in host memory
 }
 
 // Speed is the expected speed of a step.
@@ -73,7 +75,7 @@ type Speed struct {
 	Step   *Estimate `json:"step"`
 }
 
-// Fit is the placement of a model on a machine, and its expected speed. It is an estimate: nothing was run.
+// Fit is the placement of a model on a machine, and its expected speed. It is computed without running the model.
 type Fit struct {
 	Model   string            `json:"model"`
 	Machine string            `json:"machine"`
@@ -91,7 +93,7 @@ type Fit struct {
 	Untimed string `json:"untimed,omitempty"`
 }
 
-// Fit answers a question, or returns an error with the missing memory.
+// Fit returns the placement of the model on the machine, or an error with the missing memory.
 func (q *Question) Fit() (*Fit, error) {
 	m, e := &q.Machine, expertsOf(q.Model)
 	if q.Usage != nil && m.GPUs > 1 {
@@ -133,7 +135,7 @@ func (q *Question) Fit() (*Fit, error) {
 	each, rest := int64(bytesOf(q.Format, e.values())), restBytes(q.Model, facts.Heads, m.GPUs)
 	if q.Weights.Expert > 0 {
 		each = q.Weights.Expert
-		if alone, err := family.Facts(q.Model); err == nil { // ranks divide other types as they divide FP8
+		if alone, err := family.Facts(q.Model); err == nil { // ranks divide all types in the same way
 			rest = int64(float64(rest) * float64(q.Weights.Rest) / float64(restBytes(q.Model, alone.Heads, 1)))
 		}
 	}
@@ -182,8 +184,8 @@ func (q *Question) Fit() (*Fit, error) {
 	}
 	least := Least{Host: hostBytes + tables, DeviceHost: hostBytes + tables + all*int64(m.GPUs), Whole: taken + all,
 		Device: taken + ringExperts*each}
-	least.Device += min(least.Device/63+1, spareBytes) // a GPU's 64th is left free
-	if least.Device >= least.Whole {                   // buffers for experts take more than all experts
+	least.Device += min(least.Device/63+1, spareBytes) // a 64th of a GPU's memory is left free
+	if least.Device >= least.Whole {                   // buffers for fetched experts would exceed all experts
 		least.Device, least.DeviceHost = least.Whole, hostBytes+tables
 	}
 	if all > ask.Device {
@@ -217,18 +219,18 @@ func (q *Question) Fit() (*Fit, error) {
 	return f, nil
 }
 
-// upGiB returns bytes in GiB, rounded up to a tenth, so that a machine with that much has enough.
+// upGiB returns bytes in GiB, rounded up to a tenth, so that the result is always sufficient.
 func upGiB(bytes int64) string {
 	return fmt.Sprintf("%.1f GiB", math.Ceil(float64(bytes)/(1<<30)*10)/10)
 }
 
-// enough returns the advice to a machine whose host has too little memory.
+// enough returns the suggestion for a machine with too little host memory.
 func (q *Question) enough(l *Least) string {
 	return fmt.Sprintf("give the host at least %s, such as \"%s,%.0fG\", or use more GPUs", upGiB(l.Host),
 		gpuName(q.Asked), math.Ceil(float64(l.Host)/(1<<30)))
 }
 
-// missing adds the parts of the device's memory to a refusal.
+// missing adds the parts of the device's memory to the error if the model does not fit.
 func (q *Question) missing(err error, parts []Part, memory int64, l *Least) error {
 	if !errors.Is(err, placement.ErrNoRoom) {
 		return err
@@ -283,7 +285,7 @@ func restBytes(d config.Description, heads, gpus int) int64 {
 	return 0
 }
 
-// cacheBytes returns the memory of the sequences on each GPU: caches are not divided among ranks.
+// cacheBytes returns the memory of the cache on each GPU for the planned sequences. Caches are not divided among ranks.
 func cacheBytes(d config.Description) int64 {
 	switch c := d.(type) {
 	case *config.DSA:
@@ -331,7 +333,7 @@ func rowBytes(d config.Description, of int) float64 {
 	return 0
 }
 
-// Print writes the answer with its arithmetic.
+// Print writes the placement with the sums of its parts.
 func (f *Fit) Print(w io.Writer) error {
 	if f.Assumed != "" {
 		fmt.Fprintf(w, "sizes are assumed: %s\n", f.Assumed)

@@ -12,27 +12,27 @@ import (
 	"sparrow/plan"
 )
 
-// Machine is GPUs of one kind and their host; without GPUs it is only the host, whose memory is 0 where it was not
-// stated.
+// Machine describes several GPUs of one kind and their host, or only the host if GPUs is 0. The memory of the host is 0
+// if it was not stated.
 type Machine struct {
 	GPUs int
 	cost.Machine
-	// Arch is the architecture of the GPUs. Portable reports that they are not Hopper, and Stated how their rates
-	// follow from published figures; it is empty for an H200, whose rates were measured.
+	// Arch is the architecture of the GPUs. Portable means that they are not Hopper GPUs. Stated is a text about how
+	// their rates were computed from published figures; it is empty for an H200, whose rates were measured.
 	Arch     plan.Arch
 	Portable bool
 	Stated   string
 }
 
-// H200s returns the given number of H200s with a host as measured, without memory for experts.
+// H200s returns the given number of H200s with the measured host, whose memory size is 0.
 func H200s(gpus int) Machine {
 	return Machine{GPUs: gpus, Machine: cost.H200(), Arch: plan.SM90}
 }
 
-// card holds the published figures of a GPU: GB/s of its memory, and TFLOP/s of dense bf16 products.
+// card holds the published figures of a GPU: memory bandwidth in GB/s, and dense bf16 products in TFLOP/s.
 type card struct{ memory, bf16 float64 }
 
-// cards are the GPUs that plans know by name.
+// cards are the GPUs that can be named in a machine, in addition to h200.
 var cards = map[string]card{
 	"a100": {2039, 312}, "a100-40gb": {1555, 312}, "a800": {2039, 312}, "a40": {696, 150}, "a6000": {768, 155},
 	"rtx3090": {936, 71}, "l4": {300, 121}, "l40": {864, 181}, "l40s": {864, 362}, "rtx4090": {1008, 165},
@@ -41,10 +41,9 @@ var cards = map[string]card{
 	"gb200": {8000, 2250}, "b300": {8000, 2250}, "gb300": {8000, 2250},
 }
 
-// h200Card is the card that was measured.
+// h200Card holds the figures of the H200, on which rates were measured.
 var h200Card = card{4800, 989}
 
-// cardNames lists the names of GPUs.
 func cardNames() []string { return append([]string{"h200"}, slices.Sorted(maps.Keys(cards))...) }
 
 // likeCard suggests the GPU whose name contains a number such as 4090; empty if there is not exactly one.
@@ -56,8 +55,8 @@ func likeCard(number string) string {
 	return fmt.Sprintf(", did you mean %s?", names[0])
 }
 
-// stated returns GPUs whose rates are those of an H200 scaled by published figures. Portable kernels widen FP8 to
-// bf16 before they multiply.
+// stated returns a machine whose GPUs have the rates of an H200, scaled by published figures. FP8 products are slower,
+// because portable kernels convert FP8 to bf16 first.
 func stated(name string, c card, gpus int) (Machine, error) {
 	hw, err := plan.HardwareFor(name)
 	if err != nil {
@@ -92,7 +91,7 @@ func stated(name string, c card, gpus int) (Machine, error) {
 		m.Bus.Rate = min(m.Bus.Rate, bus)
 	}
 	if m.Portable && m.Arch != plan.SM100 && m.Arch != plan.SM103 {
-		m.Link.Rate = m.Bus.Rate // GPUs that are not connected by another link
+		m.Link.Rate = m.Bus.Rate // GPUs without a faster link between them
 	}
 	m.Stated = fmt.Sprintf("rates are those of an H200, scaled by published figures of %s (%s, %.0f GB/s, %.0f "+
 		"TFLOP/s of bf16, bus %.0f GB/s); nothing was measured on one", name, unit.Bytes(g.MemoryBytes), c.memory,
@@ -106,7 +105,7 @@ func stated(name string, c card, gpus int) (Machine, error) {
 // mostGPUs is the maximum number of GPUs of a machine.
 const mostGPUs = 64
 
-// MachineForm states how machines are written.
+// MachineForm describes the notation of ParseMachine, for help texts.
 const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "8xh200,1T", or "cpu,64G" without a ` +
 	`GPU ("cpu" has the memory of this machine); known GPUs: h200, and by published figures h100, a100, rtx3090, ` +
 	`rtx4090, rtx5090 and the others of 'sparrow explain --hw'. Give others by their own figures: ` +
@@ -179,14 +178,14 @@ func (m *Machine) set(key, value string) error {
 	return err
 }
 
-// figures are the numeric settings, and the fields that they set.
+// figures maps the names of numeric settings to functions that set the fields.
 var figures = map[string]func(m *Machine, n float64){
 	"host":   func(m *Machine, n float64) { m.CPU.MemoryBytes = int64(n * gib) },
 	"memory": func(m *Machine, n float64) { m.GPU.MemoryBytes = int64(n * gib) },
 	"bus":    func(m *Machine, n float64) { m.Bus.Rate = n / 1e6 },
 	"stream": func(m *Machine, n float64) { m.CPU.Stream = n / 1e6 },
 	"read": func(m *Machine, n float64) {
-		// Times that are bound by memory change in proportion; products of many rows do not change.
+		// Times bound by memory bandwidth are scaled; times of products of many rows are not.
 		was := m.GPU.Weights
 		m.GPU.Weights = n / 1e6
 		for _, rate := range []*float64{&m.GPU.Experts, &m.GPU.Keys, &m.GPU.Scores} {
@@ -195,10 +194,10 @@ var figures = map[string]func(m *Machine, n float64){
 	},
 }
 
-// gib is a GiB in GB: amounts of memory are counted in GiB, rates in GB.
+// gib is the number of GB in a GiB: sizes of memory are in GiB, rates in GB.
 const gib = float64(1<<30) / 1e9
 
-// amount reads a number of billions (G) or of thousands of them (T).
+// amount reads a number with the unit G (billions) or T (thousands of billions).
 func amount(text string) (float64, error) {
 	digits, unit := strings.TrimSuffix(strings.TrimSuffix(text, "b"), "i"), 1e9
 	switch {

@@ -11,18 +11,18 @@ import (
 	"sparrow/layout"
 )
 
-// nextStep is a step of GLM-5.3-Flash.
+// nextStep estimates a step of GLM-5.3-Flash.
 type nextStep struct {
 	*parts
 	c *config.Next
 }
 
-// Linear attention on an H200: rows of a sequence follow each other, and sequences of at least 64 heads fill the GPU
-// whether they are one or many.
+// Measured linear attention on an H200. Rows of a sequence are computed one after another, and a single sequence of at
+// least 64 heads uses the whole GPU.
 const (
 	deltaRow      = 0.26 // microseconds of a prompt row with 64 heads
 	deltaHeads    = 64
-	deltaLaunches = 3 // convolution, delta rule, norm
+	deltaLaunches = 3 // launches of a layer: convolution, delta rule, norm
 )
 
 func (s *nextStep) run() {
@@ -50,8 +50,7 @@ func (s *nextStep) layer(l int) {
 	s.rest("norms, quantisation, rows and keys stored")
 }
 
-// linear adds the time of a layer of linear attention: bf16 products, and reading and writing the states of
-// sequences.
+// linear adds the time of a layer of linear attention: bf16 products, and reads and writes of the sequences' states.
 func (s *nextStep) linear(h float64) {
 	x, w, d := s.x, float64(s.c.Linear.Width()), float64(s.c.Linear.Dim)
 	s.add("products", s.product(s.own, 3*w+2*d+float64(s.c.Linear.Heads), h, 2)+2*s.product(s.own, w, d, 2)+
@@ -107,7 +106,7 @@ func nextRest(c *config.Next) float64 {
 		} else {
 			total += (float64(f.Shared)*3*float64(f.Inner) + 2*float64(f.Experts)) * h
 		}
-		if l >= c.Layers { // the matrix that joins an embedding and a hidden state
+		if l >= c.Layers { // the drafting layer's projection of an embedding and a hidden state
 			total += 2 * 2 * h * h
 		}
 	}

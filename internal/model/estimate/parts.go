@@ -10,42 +10,42 @@ import (
 	"sparrow/plan"
 )
 
-// parts is an estimate in progress: the batch, and the stages that every family has.
+// parts holds the state of an estimate: the batch, and the stages that every family has.
 type parts struct {
 	on    *cost.Machine
 	x     *cost.GPU // the GPU of the machine
 	ranks float64
 	heads float64 // query heads of a rank
-	top   float64 // keys up to which prompts run in the dense form
+	top   float64 // maximum keys of a prompt row in the dense form
 	cfg   *plan.Config
 	all   experts
 	// format is the format of the experts.
 	format cost.Format
-	split  *split // experts in two memories; nil if all experts are on the device
+	split  *split // experts that are partly in host memory; nil if all experts are on the device
 
 	rows, logits float64
-	// Numbers of rows and keys in the rank's own part of attention; own counts all rows if attention is divided by
-	// heads.
+	// Numbers of rows and keys of the rank's part of attention. own is the number of rows: all rows, if attention is
+	// divided by heads.
 	own              float64
 	decodes, keys    float64 // decode rows, and the keys that they attend to
 	sparse, pairs    float64 // prompt rows that select, and the keys that they attend to
 	dense            float64 // keys that rows in the dense form attend to
-	denseRows, wider float64 // rows in the dense form, and keys that are expanded for them
+	denseRows, wider float64 // rows in the dense form, and keys that are expanded for these rows
 
 	stages []Stage
 	at     map[string]int
-	means  map[uses]float64 // results of uses.mean so far: most layers have equal uses
+	means  map[uses]float64 // results of uses.mean, stored because most layers have equal uses
 }
 
-// experts are the sizes of a model's experts.
+// experts holds the numbers and the sizes of a model's experts.
 type experts struct {
-	layers        []int // experts of each layer, drafting layers last
+	layers        []int // number of experts of each layer, drafting layers last
 	chosen        float64
 	inner, hidden float64
 	shared        float64
 }
 
-// count returns the number of all experts.
+// count returns the number of experts in all layers.
 func (e *experts) count() (n int) {
 	for _, k := range e.layers {
 		n += k
@@ -53,7 +53,7 @@ func (e *experts) count() (n int) {
 	return n
 }
 
-// most returns the number of experts of a layer that has any.
+// most returns the maximum number of experts of a layer.
 func (e *experts) most() (n int) {
 	for _, k := range e.layers {
 		n = max(n, k)
@@ -88,7 +88,7 @@ func expertsOf(d config.Description) experts {
 		for l := range e.layers {
 			e.layers[l] = c.FFN.Experts
 		}
-	case *config.V41: // the experts of drafting stages stay on the device and are not placed
+	case *config.V41: // the experts of drafting stages are always on the device
 		e.chosen, e.inner, e.shared = float64(c.FFN.TopK), float64(c.FFN.Inner), float64(c.FFN.Shared)
 		e.layers = e.layers[:c.Layers]
 		for l := range e.layers {
@@ -98,7 +98,7 @@ func expertsOf(d config.Description) experts {
 	return e
 }
 
-// newParts returns the estimate of a rank.
+// newParts returns the empty estimate of a rank.
 func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split, rank int) *parts {
 	p := &parts{on: &m.Machine, x: &m.GPU, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
 		cfg: cfg, all: expertsOf(d), format: releasedFormat(d), split: s, at: map[string]int{},
@@ -139,7 +139,6 @@ func (p *parts) prompt(first, n float64) {
 	p.pairs += (n - d) * (first + d + first + n + 1) / 2
 }
 
-// add adds time to a stage.
 func (p *parts) add(name string, micros float64, formula string) {
 	i, ok := p.at[name]
 	if !ok {
@@ -175,8 +174,8 @@ func (p *parts) productFormula() string {
 		p.x.BF16/1e6)
 }
 
-// exchange adds an exchange of some bytes on each GPU, in which every byte of the other GPUs is received the given
-// number of times: twice in an all-reduce, once in a gather.
+// exchange adds the time of an exchange of the given bytes on each GPU. times is how often a GPU receives every byte of
+// the other GPUs: 2 for an all-reduce, 1 for a gather.
 func (p *parts) exchange(bytes, times float64) {
 	if l := p.on.Link; p.ranks > 1 {
 		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("each exchange takes %.0f us + "+
@@ -185,8 +184,8 @@ func (p *parts) exchange(bytes, times float64) {
 	}
 }
 
-// exchanges adds the exchanges of a layer: a sum of all rows after attention, or a gather if requests are divided,
-// and a sum after the feed-forward block.
+// exchanges adds the times of the exchanges of a layer: a sum of all rows after attention, or a gather if requests are
+// divided, and a sum after the feed-forward block.
 func (p *parts) exchanges(hidden float64) {
 	behind := 2.0
 	if p.cfg.Model.ByRequests() {
@@ -196,13 +195,13 @@ func (p *parts) exchanges(hidden float64) {
 	p.exchange(p.rows*hidden*2, 2)
 }
 
-// rest adds the small operations of a layer, half of which belong to attention.
+// rest adds the time of the small operations of a layer; half of it is for attention.
 func (p *parts) rest(what string) {
 	p.add("rest", p.x.Rest+(p.rows+p.own)/2*p.x.RestRow, fmt.Sprintf("%s: %.0f us + %.2f us a row, in each layer", what,
 		p.x.Rest, p.x.RestRow))
 }
 
-// layers adds the time of n layers, and of the experts that each layer waits for.
+// layers adds the time of n layers, including the time that each waits for experts in host memory.
 func (p *parts) layers(n int, layer func(l int)) {
 	for l := range n {
 		before := p.sum()
@@ -219,7 +218,8 @@ func (p *parts) ends(vocabulary, hidden float64) {
 	p.add("step", p.x.Step, fmt.Sprintf("%.0f us a step", p.x.Step))
 }
 
-// mixture adds the experts of layer l, including the shared experts: the experts that some row chooses are read.
+// mixture adds the experts of layer l, including the shared experts: only experts that at least one row chooses are
+// read.
 func (p *parts) mixture(l int) {
 	e, x := &p.all, p.x
 	n := float64(e.layers[l])
@@ -266,7 +266,8 @@ func releasedFormat(d config.Description) cost.Format {
 	return cost.E4M3
 }
 
-// bytesOf returns the memory of values in a format, scales included: float32 for each 128 x 128, a byte for each 32.
+// bytesOf returns the memory of values in a format, scales included: a float32 for each 128 x 128 values, or a byte for
+// each 32 values.
 func bytesOf(f cost.Format, values float64) float64 {
 	switch f {
 	case cost.E4M3:

@@ -9,14 +9,14 @@ import (
 	"sparrow/internal/model/placement"
 )
 
-// split holds the experts of a model in two memories.
+// split describes the experts of a model that are partly in host memory.
 type split struct {
 	ask       placement.Ask
 	placement *placement.Placement
 	ranks     float64
 }
 
-// share returns the share of rows that choose an expert.
+// share returns the fraction of rows that choose an expert.
 func (s *split) share(layer, expert int) float64 {
 	if s.ask.Usage != nil {
 		return s.ask.Usage.Share(layer, expert)
@@ -24,8 +24,8 @@ func (s *split) share(layer, expert int) float64 {
 	return float64(s.ask.Chosen) / float64(s.ask.Layers[layer]) / s.ranks
 }
 
-// over adds up the experts of a layer that have one of the methods in the batch's phase: their number, the number
-// that is read for the batch's rows, and the number that a row chooses.
+// over counts the experts of a layer that have one of the methods for the rows of the batch: their number, the expected
+// number that the batch's rows read, and the expected number that a row chooses.
 func (p *parts) over(layer int, methods ...placement.Method) (count, read, used float64) {
 	s := p.split
 	for e, m := range s.placement.Layer(layer).Of(p.decodes == 0) {
@@ -39,8 +39,8 @@ func (p *parts) over(layer int, methods ...placement.Method) (count, read, used 
 	return count * s.ranks, read * s.ranks, used * s.ranks
 }
 
-// onHost adds the time by which the experts of a layer in host memory take longer than the work that the device does
-// at the same time (beside). Fetched experts of prompts are copied during the previous layer: see stream.
+// onHost adds the time that the device waits for the experts of a layer in host memory: their time minus that of the
+// device's work in parallel (beside). Fetched experts of prompts are copied during the previous layer; see stream.
 func (p *parts) onHost(l int, beside float64) {
 	s := p.split
 	here := uses{beside: beside}
@@ -69,8 +69,8 @@ func (p *parts) onHost(l int, beside float64) {
 	}
 }
 
-// stream adds the time by which copying a prompt's streamed experts takes longer than the layer that is computed at
-// the same time.
+// stream adds the time that a prompt waits for copies of fetched experts: their time minus that of the layer that is
+// computed in parallel.
 func (p *parts) stream(l int, layer float64) {
 	s := p.split
 	if s == nil || p.decodes > 0 || p.all.layers[l] == 0 {
@@ -85,10 +85,10 @@ func (p *parts) stream(l int, layer float64) {
 		"minus the time that the layer computes in parallel", s.ask.Bus.Rate/1e3))
 }
 
-// uses describes the use of a layer's experts in host memory in a step. computed is the number of experts that the
-// CPU computes, chosen the probability that one of them is chosen, start the microseconds before the first, and each
-// the microseconds for every expert. fetched, wanted and copy are the number, probability and microseconds of fetched
-// experts. beside is the microseconds of the device's own work in parallel.
+// uses describes the use of a layer's experts in host memory in a step. computed is the number of experts that the CPU
+// computes, chosen the probability that a given one is chosen, start the microseconds before the first expert, and each
+// the microseconds for one expert. fetched, wanted and copy are the number, the probability and the microseconds for
+// fetched experts. beside is the microseconds of the device's work in parallel.
 type uses struct {
 	computed, chosen, start, each float64
 	fetched, wanted, copy         float64
@@ -96,8 +96,8 @@ type uses struct {
 }
 
 // mean returns the microseconds by which the experts in host memory take longer than the device, averaged over the
-// number of chosen experts. Fetched experts are copied one after the other, after the device's own experts; if none
-// is chosen, nothing is launched.
+// probabilities of the number of chosen experts. Fetched experts are copied one after another, after the resident
+// experts; if none is chosen, nothing is launched.
 func (u uses) mean() float64 {
 	mean := 0.0
 	for c := 0.0; c <= u.computed; c++ {

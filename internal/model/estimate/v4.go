@@ -7,14 +7,14 @@ import (
 	"sparrow/layout"
 )
 
-// v4Step is a step of DeepSeek-V4. Its kernels were measured one by one, and three whole steps of DeepSeek-V4-Flash
-// were measured.
+// v4Step estimates a step of DeepSeek-V4, from measured times of single kernels; three whole steps of DeepSeek-V4-Flash
+// were measured for comparison.
 type v4Step struct {
 	*parts
 	c *config.V4
 }
 
-// usualKeys is the number of keys of a row in the measured attention: 128 of the window and 512 selected.
+// usualKeys is the number of keys of a row in the measured attention: 128 window entries and 512 selected entries.
 const usualKeys = 128 + 512
 
 func (s *v4Step) run() {
@@ -27,7 +27,7 @@ func (s *v4Step) layer(l int) {
 	h, dim, lora := float64(s.c.Hidden), float64(a.Dim), float64(a.QLora)
 	streams := float64(s.c.Hyper.Streams)
 	ratio := a.Ratios[l]
-	// Each of two sublayers reads the streams for its mixture, and reads and writes them after it.
+	// Each of the two sublayers reads the streams to compute its input, and reads and writes them to add its output.
 	sites := 2 * (s.product(s.rows, streams*(2+streams), streams*h, 2) + 2*x.Launch + 3*s.rows*streams*h*2/x.Weights)
 	s.add("streams", sites, fmt.Sprintf("for each sublayer: a bf16 product, two launches and three times the bytes "+
 		"of all streams / %.1f TB/s", x.Weights/1e6))
@@ -55,7 +55,7 @@ func (s *v4Step) layer(l int) {
 	s.exchanges(h)
 }
 
-// indexer adds the scores of groups of 4 tokens and their selection.
+// indexer adds the times of the scores of groups of 4 tokens and of their selection.
 func (s *v4Step) indexer(lora, h float64) {
 	i, x := s.c.Indexer, s.x
 	s.add("indexer", s.product(s.own, float64(i.Heads*i.Dim), lora, 1)+s.product(s.own, float64(i.Heads), h, 2),
@@ -66,10 +66,10 @@ func (s *v4Step) indexer(lora, h float64) {
 	s.add("indexer", s.pairs/4*2*float64(i.Heads*i.Dim)/x.ScoreOps+s.pairs/4*4/x.Scores, "")
 }
 
-// attention adds attention over the window and over the visible part of the compressed stream.
+// attention adds the time of attention over window entries and over the compressed entries that rows attend to.
 func (s *v4Step) attention(ratio int) {
 	x := s.x
-	share := func(rows, keys float64) float64 { // share of the measured time, for the mean number of keys of the rows
+	share := func(rows, keys float64) float64 { // fraction of the measured time, by the mean number of keys of the rows
 		if rows == 0 {
 			return 0
 		}
@@ -103,7 +103,7 @@ func v4Rest(c *config.V4, heads, ranks float64) float64 {
 		total += (lora+dim)*h + heads*dim*lora + low*together*dim + low*h
 		total += 3*float64(f.Inner*f.Shared)/ranks*h + 2*float64(f.Experts)*h
 		if l >= len(a.Ratios) {
-			if c.DSpark == nil { // a drafting block has two projections of its own
+			if c.DSpark == nil { // a drafting layer has two further projections
 				total += 2 * h * h
 			}
 			continue
@@ -115,7 +115,7 @@ func v4Rest(c *config.V4, heads, ranks float64) float64 {
 			total += 2 * 2 * dim * h
 		}
 	}
-	if d := c.DSpark; d != nil { // the matrix that joins the tapped layers, and the Markov head
+	if d := c.DSpark; d != nil { // the projection of the tapped layers' outputs, and the Markov head
 		total += float64(len(d.Taps))*h*h + 2*2*float64(c.Vocab*d.Rank)
 	}
 	return total

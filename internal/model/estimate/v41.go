@@ -10,8 +10,8 @@ import (
 )
 
 // v41Rest returns the bytes of weights other than the layers' experts on a GPU with the given number of heads: FP8 in
-// blocks of 32 x 32, which stay packed with two scale bytes for 32 values, but bf16 for the vocabulary, routers,
-// compressors, indexer keys and hyper-connections. All experts of the drafting stages are on the GPU and included.
+// blocks of 32 x 32, which are stored with two scale bytes for 32 values, but bf16 for the vocabulary, routers,
+// compressors, indexer keys and hyper-connections. The experts of the drafting stages are included.
 func v41Rest(c *config.V41, heads, ranks float64) float64 {
 	const fp8 = 1 + 2./32
 	a, f, x := c.Attention, c.FFN, c.Indexer
@@ -36,7 +36,7 @@ func v41Rest(c *config.V41, heads, ranks float64) float64 {
 	return total
 }
 
-// tableBytes returns the memory of the host that n-gram tables take: e4m3 and a scale for each 32 values.
+// tableBytes returns the size of n-gram tables in host memory: e4m3 and a scale for each 32 values.
 func tableBytes(d config.Description) (total int64) {
 	if c, ok := d.(*config.V41); ok {
 		for _, rows := range c.Engram.Rows {
@@ -46,7 +46,7 @@ func tableBytes(d config.Description) (total int64) {
 	return total
 }
 
-// v41Cache returns the bytes of cache of the planned sequences: entries and keys of the layers that make them, and
+// v41Cache returns the bytes of cache of the planned sequences: entries and keys of the layers that compute them, and
 // the windows of all layers.
 func v41Cache(c *config.V41) int64 {
 	const page = layout.V4PageSize
@@ -61,13 +61,13 @@ func v41Row(c *config.V41, heads float64) float64 {
 	a := c.Attention
 	groups := heads / float64(a.Heads/a.Groups)
 	streams := 2 * float64(c.Hyper.Streams*c.Hidden)
-	entries := 2 * 3 * float64(a.Dim+layout.IndexDim) // entries of ratio 1; entries of ratio 2 are half as many
+	entries := 2 * 3 * float64(a.Dim+layout.IndexDim) // entries of ratio 1; there are half as many entries of ratio 2
 	return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*groups*float64(a.OLora) + entries +
 		4*2*float64(a.Dim) + 4*float64(c.Indexer.TopK+c.Candidates.Blocks) + 4*float64(c.Indexer.Heads*c.Indexer.Dim) +
 		4*Tokens
 }
 
-// gpuName returns the name of a machine without its settings, for use in advice.
+// gpuName returns the name of a machine without its settings, for suggestions.
 func gpuName(asked string) string {
 	name, _, _ := strings.Cut(asked, ",")
 	return name

@@ -13,14 +13,14 @@ type Weights struct {
 	Expert int64  // mean bytes of a routed expert, scales included
 	Type   string // type of the experts' values
 	Rest   int64  // bytes of all other weights on one GPU
-	Packed string // a type of matrices that only Hopper GPUs have kernels for; empty if there is none
+	Packed string // a type of matrices with kernels only for Hopper GPUs; empty if there is none
 }
 
-// WeightsOf adds up the tensors of a model, from its files or, without files, from its release.
+// WeightsOf adds up the sizes of a model's tensors, from its files or, without files, as in the release.
 func WeightsOf(src *family.Source) (w Weights) {
 	all := int64(0)
 	e := expertsOf(src.Model)
-	placed := len(e.layers) > src.Model.Common().Layers // experts of drafting layers are placed like the others
+	placed := len(e.layers) > src.Model.Common().Layers // experts of drafting layers may be in host memory too
 	for _, name := range src.Weights.Names() {
 		t, _ := src.Weights.Tensor(name)
 		values, _ := src.Weights.Parameters(t)
@@ -34,10 +34,10 @@ func WeightsOf(src *family.Source) (w Weights) {
 			}
 		case strings.Contains(name, ".kv_b_proj."): // up-projection of latent rows in bf16, as stored and transposed
 			w.Rest += 4 * values
-		case strings.Contains(name, ".engram.embed."): // n-gram tables stay in host memory
+		case strings.Contains(name, ".engram.embed."): // n-gram tables are in host memory
 		case strings.HasPrefix(name, "model.visual."), strings.HasSuffix(name, ".shared_head.head.weight"),
 			strings.HasSuffix(name, ".embed_tokens.weight") && strings.Contains(name, ".layers."):
-			// A vision tower does not run, and copies of embedding and head are not loaded.
+			// Vision towers and copies of embedding and head are not loaded.
 		case t.DType == weight.F32 && len(t.Shape) == 2 && values > 0:
 			w.Rest += 2 * values
 		default:
@@ -50,8 +50,8 @@ func WeightsOf(src *family.Source) (w Weights) {
 	return w
 }
 
-// QuantisedRows names formats of matrices, other than experts and FP8 blocks of 128 x 128, by which a Hopper GPU
-// multiplies rows of FP8.
+// QuantisedRows names formats of matrices, other than experts and FP8 blocks of 128 x 128, that a Hopper GPU multiplies
+// by FP8 rows.
 func QuantisedRows(c *weight.Checkpoint) (formats []string) {
 	for _, name := range c.Names() {
 		stem, ok := strings.CutSuffix(strings.TrimSuffix(name, "_packed"), ".weight")
@@ -74,7 +74,7 @@ func QuantisedRows(c *weight.Checkpoint) (formats []string) {
 	return formats
 }
 
-// typeName names the type of the values of a tensor.
+// typeName returns the name of the type of a tensor's values.
 func typeName(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
 	switch t.DType {
 	case weight.I32:
@@ -96,8 +96,8 @@ func typeName(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
 	return strings.ToLower(t.DType.String())
 }
 
-// packedType names the type of a matrix whose values stay packed on a Hopper GPU; it is empty for types that the
-// portable kernels take.
+// packedType returns the name of the type of a matrix that is stored packed on a Hopper GPU; empty for types that
+// portable kernels support.
 func packedType(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
 	switch kind := typeName(c, t, values); kind {
 	case "int4", "int8", "nvfp4":
@@ -107,7 +107,7 @@ func packedType(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
 		if !ok {
 			scale, ok = c.Tensor(strings.TrimSuffix(t.Name, "weight") + "scale")
 		}
-		if !ok { // blocks of 128 x 128 have scales of one of these names, and so may others
+		if !ok { // scales of blocks of 128 x 128 have one of these names, but so may other scales
 			scale, ok = c.Tensor(t.Name + "_scale")
 		}
 		if side := func(n int) int { return (n + 127) / 128 }; !ok || len(scale.Shape) != 2 ||

@@ -1,4 +1,5 @@
-// Package family opens checkpoints: it reads config.json, maps the weights and loads the model of the right family.
+// Package family opens checkpoints: it reads config.json, maps the weights and loads the model with the package of its
+// family.
 package family
 
 import (
@@ -34,21 +35,21 @@ type Source struct {
 	Weights *weight.Checkpoint
 	Skipped []string // kinds of tensors that loading skipped, with the number of each
 
-	undrafted bool // whether the drafting layers are left out
+	undrafted bool // the drafting layers were dropped (DropDrafts)
 }
 
-// New joins a config with the weights it describes.
+// New returns a Source with a description and the weights that it describes.
 func New(name string, d config.Description, w *weight.Checkpoint) *Source {
 	w.Scheme = d.Common().Scheme
 	return &Source{Name: name, Config: d.Common(), Model: d, Weights: w}
 }
 
-// IsGGUF reports whether a path names a GGUF file instead of a checkpoint folder: by its name, or by its first bytes.
+// IsGGUF reports whether a path is that of a GGUF file, not of a checkpoint folder: by its name, or by its first bytes.
 func IsGGUF(path string) bool {
 	return strings.EqualFold(filepath.Ext(path), gguf.Extension) || gguf.Begins(path)
 }
 
-// NameOf returns the name of a model in a folder or a GGUF file: all parts of a split file have the name of the whole.
+// NameOf returns the name of a model in a folder or a GGUF file: all parts of a split file have the same name.
 func NameOf(path string) string {
 	name := filepath.Base(filepath.Clean(path))
 	if strings.EqualFold(filepath.Ext(name), gguf.Extension) {
@@ -72,7 +73,7 @@ func Open(dir string) (*Source, error) {
 	}
 	w, err := weight.Open(dir)
 	if err != nil {
-		if _, refused := release.Describe(); refused != nil { // errors of the release come first
+		if _, refused := release.Describe(); refused != nil { // an unsupported release is the more useful error
 			err = refused
 		}
 		return nil, err
@@ -86,7 +87,7 @@ func Open(dir string) (*Source, error) {
 	return New(dir, d, w), nil
 }
 
-// FromGGUF returns the model of an open GGUF file. When it fails, the file is closed.
+// FromGGUF returns the model of an open GGUF file. If it returns an error, it has closed the file.
 func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
 	d, err := config.Describe(path, f.Config)
 	if err != nil {
@@ -96,34 +97,35 @@ func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
 	return New(path, d, f.Weights), nil
 }
 
-// DropDrafts leaves out the drafting layers, for engines that draft nothing: no memory is needed for them. It is called
-// before a model is loaded.
+// DropDrafts removes the drafting layers from the source, to save memory in engines that do not draft. It must be
+// called before the model is loaded.
 func (s *Source) DropDrafts() {
 	if s.undrafted || s.Config.NextN == 0 {
 		return
 	}
 	s.undrafted = true
 	layer := fmt.Sprintf("layers.%d.", s.Config.Layers)
-	s.Weights.Drop("mtp.", "model."+layer, "model.language_model."+layer) // the names in all families
+	s.Weights.Drop("mtp.", "model."+layer, "model.language_model."+layer) // the prefixes in all families
 }
 
 // Close unmaps the weights. Models loaded from the source must no longer be used.
 func (s *Source) Close() error { return s.Weights.Close() }
 
-// Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
+// Load loads the weights to a device and returns the model. onTensor, if not nil, is called once for each tensor, for
+// progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
 	return s.LoadPart(dev, kernel.Member{}, Placed{}, onTensor)
 }
 
-// Placed describes where a model's experts are: on the device, or in host memory.
+// Placed describes where a model's experts are stored: on the device, or in host memory.
 type Placed struct {
 	Placement *placement.Placement // nil: all experts are on the device
 	Host      *offload.Host
-	Movable   bool // experts may change their homes while the model serves
-	Described bool // matrices are checked by their types and shapes alone; the model cannot run
+	Movable   bool // experts may move between device and host memory after loading
+	Described bool // only types and shapes of matrices are checked; the model cannot run
 }
 
-// LoadPlaced is Load with experts in two memories.
+// LoadPlaced is Load with experts that may be in host memory.
 func (s *Source) LoadPlaced(dev kernel.Device, p Placed, onTensor func(name string)) (model.Model, error) {
 	return s.LoadPart(dev, kernel.Member{}, p, onTensor)
 }
@@ -143,7 +145,7 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 	return 0, 0
 }
 
-// int4 takes about as many bits as FP4, int8 as FP8
+// LayerExperts returns the number of experts of each layer for which a placement has methods; nil if there are none.
 func (s *Source) LayerExperts() []int {
 	layers, experts := s.ExpertLayers()
 	list := make([]int, layers)
@@ -189,7 +191,7 @@ func (s *Source) ExpertFormat() cost.Format {
 			continue
 		}
 		switch t.DType {
-		case weight.I8, weight.U8, weight.F4E2M1x2, weight.I32: // int4 has nearly the bits of FP4, int8 those of FP8
+		case weight.I8, weight.U8, weight.F4E2M1x2, weight.I32: // int4 has about as many bits as FP4, int8 as FP8
 			if t.Bytes() >= values {
 				return cost.E4M3
 			}
@@ -203,8 +205,8 @@ func (s *Source) ExpertFormat() cost.Format {
 	return cost.BF16
 }
 
-// LoadRanks places the weight shards of each rank on its device and joins the ranks to one model. how states the
-// division of attention. onTensor is called once for each tensor.
+// LoadRanks loads the shards of each rank to its device and returns one model for all ranks. how is the division of
+// attention. onTensor is called once for each tensor.
 func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name string)) (model.Model, error) {
 	facts, err := Facts(s.Model)
 	if err == nil {
@@ -278,7 +280,7 @@ func (s *Source) load(l *nn.Loader, dev kernel.Device) (model.Model, error) {
 	return nil, fmt.Errorf("%w: %T", config.ErrFamily, s.Model)
 }
 
-// loaded returns an untyped nil in place of a nil pointer, so that callers can compare the model with nil.
+// loaded returns an untyped nil instead of a nil pointer of type M, so that callers can compare the model with nil.
 func loaded[M model.Model](m M, err error) (model.Model, error) {
 	if err != nil {
 		return nil, err
@@ -286,7 +288,7 @@ func loaded[M model.Model](m M, err error) (model.Model, error) {
 	return m, nil
 }
 
-// Facts returns the properties of a described model that the planner reads. No weights are needed.
+// Facts returns the properties of a described model that plans depend on. No weights are needed.
 func Facts(d config.Description) (plan.Model, error) {
 	switch c := d.(type) {
 	case *config.DSA:

@@ -11,8 +11,8 @@ import (
 	"sparrow/weight"
 )
 
-// TokenMapTensor is the name of the tensor with the map from tokens to keys of n-gram tables, in checkpoints that
-// have no tokenizer: in their weights, or in the file of golden outputs.
+// TokenMapTensor is the name of the tensor with the map from tokens to keys of n-gram tables, for checkpoints without a
+// tokenizer. It is among the weights, or in the file of golden outputs.
 const TokenMapTensor = "engram.token_map"
 
 // tokenMap returns the map of tokens to keys of the n-gram tables: from a tensor if there is one, otherwise derived

@@ -16,16 +16,16 @@ import (
 	"sparrow/plan"
 )
 
-// Host describes how the memory of a machine without a GPU is used, with one sequence of estimate.Tokens tokens.
+// Host describes how a model uses the memory of a machine without a GPU, with one sequence of estimate.Tokens tokens.
 type Host struct {
 	Model   string          `json:"model"`
 	Machine string          `json:"machine"`
 	Parts   []estimate.Part `json:"host"`
 	Memory  int64           `json:"memory"`
-	// TokenBytes is the size of the weights that one token reads.
+	// TokenBytes is the size of the weights that are read for one token.
 	TokenBytes int64 `json:"token_bytes"`
-	// Stream is the rate in GB/s at which the cores read memory; 0 if the user did not give it. Tokens is the resulting
-	// upper bound of the tokens per second of a decode of one sequence.
+	// Stream is the memory bandwidth in GB/s; 0 if the user did not give it. Tokens is the resulting upper bound of
+	// tokens per second when one sequence is decoded.
 	Stream float64  `json:"stream_gb_per_second,omitempty"`
 	Tokens float64  `json:"tokens_per_second,omitempty"`
 	Losses []string `json:"losses,omitempty"`
@@ -33,10 +33,10 @@ type Host struct {
 	Assumed string `json:"assumed,omitempty"`
 }
 
-// ErrNoRoom is wrapped if a model does not fit the memory of a machine.
+// ErrNoRoom is wrapped if a model does not fit in the memory of a machine.
 var ErrNoRoom = errors.New("the model does not fit the memory")
 
-// hostBytes is the memory that is reserved for the system and the process.
+// hostBytes is the memory, in bytes, that is reserved for the system and the process.
 const hostBytes = 4 << 30
 
 // OnHost computes whether a model fits on a machine without a GPU, or returns an error with the missing memory. asked
@@ -92,7 +92,7 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 	return h, nil
 }
 
-// onHost returns the losses that also apply without a GPU.
+// onHost returns the losses without those that apply only to a GPU.
 func onHost(losses []string) []string {
 	return slices.DeleteFunc(slices.Clone(losses), func(l string) bool {
 		return strings.HasPrefix(l, "GPUs:") || strings.Contains(l, " on GPUs:")
@@ -106,7 +106,7 @@ func (h *Host) sum() (bytes int64) {
 	return bytes
 }
 
-// Print writes the answer with its arithmetic.
+// Print writes the memory use with the sums of its parts.
 func (h *Host) Print(w io.Writer) error {
 	sayAssumed(w, h.Assumed)
 	fmt.Fprintf(w, "%s on %s: it fits, and runs on the CPU. This is computed; nothing was run.\n\n", h.Model, h.Machine)

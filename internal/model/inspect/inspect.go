@@ -1,6 +1,6 @@
 // Package inspect describes a checkpoint without loading it: parameters, bytes by type, cache bytes per token in
-// every layout, and what fits into a given memory. An opened checkpoint flows in, a Summary flows out; matrices are
-// never read.
+// every layout, and how many tokens fit in a given memory. The input is an opened checkpoint, the output a Summary;
+// matrices are not read.
 package inspect
 
 import (
@@ -31,7 +31,7 @@ type Summary struct {
 	Files      int    `json:"files"`
 	Tensors    int    `json:"tensors"`
 	Format     string `json:"format"` // format of the matrices, as the release names it
-	// NoWeights reports that there are no files: tensors and bytes are those of the release.
+	// NoWeights means that there are no weight files: tensors and bytes are those of the release.
 	NoWeights bool `json:"no_weights,omitempty"`
 	// Assumed lists the assumptions behind the numbers of tensors and bytes, if the config files do not state them
 	// and there are no weights.
@@ -60,14 +60,14 @@ type Summary struct {
 	// Drafts describes the drafting stages of a DSpark head; empty for NextN layers and for models without drafting
 	// layers.
 	Drafts string `json:"drafts,omitempty"`
-	// Losses are the parts of the checkpoint that do not run or are ignored.
+	// Losses lists the parts of the checkpoint that are not run or are ignored.
 	Losses []string `json:"losses,omitempty"`
-	// Slow lists the types whose matrix products are slow on this machine's CPU, and why.
+	// Slow lists the types whose matrix products are slow on this machine's CPU, with the reason.
 	Slow []string `json:"slow,omitempty"`
-	// Problems are the tensors that loading refuses: missing tensors, and tensors of another shape or type.
+	// Problems lists the tensors with which loading fails: missing tensors, and tensors of another shape or type.
 	Problems []string `json:"problems,omitempty"`
 
-	activeBytes int64 // bytes of the tensors, or parts of tensors, that one token reads
+	activeBytes int64 // bytes of the tensors, or parts of tensors, that are read for one token
 	visionBytes int64 // bytes of a vision tower
 }
 
@@ -76,10 +76,10 @@ type Parameters struct {
 	Total  int64 `json:"total"`
 	Main   int64 `json:"main"`             // parameters without the drafting layer
 	Active int64 `json:"active"`           // parameters that one token uses, without the embedding
-	NextN  int64 `json:"next_n"`           // parameters of the drafting layer, with its copies
+	NextN  int64 `json:"next_n"`           // parameters of the drafting layer, including Copies
 	Copies int64 `json:"copies"`           // part of NextN: copies of the embedding and the head
 	Scales int64 `json:"scales"`           // block scales of the parameters
-	Vision int64 `json:"vision,omitempty"` // parameters of a vision tower, which is not read
+	Vision int64 `json:"vision,omitempty"` // parameters of a vision tower, which is not loaded
 }
 
 // TypeBytes is the size of all tensors of one element type.
@@ -110,7 +110,7 @@ type Fit struct {
 	Tokens int64   `json:"tokens"` // 0 if the weights alone do not fit
 }
 
-// Of describes a checkpoint; memories has the sizes, in GiB, for which Fits are computed.
+// Of describes a checkpoint; memories lists the sizes of memory, in GiB, for which Fits are computed.
 func Of(s *family.Source, memories []float64) *Summary {
 	c := s.Config
 	out := &Summary{
@@ -152,7 +152,8 @@ func Of(s *family.Source, memories []float64) *Summary {
 	return out
 }
 
-// Slow lists the block formats among the weights whose products are slow on this machine's CPU, or on a GPU, and why.
+// Slow lists the block formats among the weights whose products are slow on this machine's CPU, or on a GPU if gpu is
+// set, with the reason.
 func Slow(s *family.Source, gpu bool) (list []string) {
 	for t := range s.Weights.All() {
 		f, ok := t.DType.Block()
@@ -172,8 +173,8 @@ func Slow(s *family.Source, gpu bool) (list []string) {
 	return slices.Compact(list)
 }
 
-// Check records the tensors that loading refuses, and returns an error with them. The checkpoint is loaded on a device
-// that leaves matrices in their files; norms, biases and some scales are read.
+// Check adds the tensors with which loading fails to Problems, and returns an error with them. It loads the checkpoint
+// on a device that does not read matrices; norms, biases and some scales are read.
 func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 	_, err := src.LoadPlaced(dev, family.Placed{Described: true}, nil)
 	var e *nn.TensorError
@@ -286,7 +287,7 @@ func (s *Summary) cache(memories []float64) {
 	}
 }
 
-// fit adds a layout with the tokens that fit together with the weights.
+// fit adds a layout, with the number of tokens that fit in each memory together with the weights.
 func (s *Summary) fit(c CacheSize, memories []float64) {
 	for _, m := range memories {
 		free := int64(m*gib) - s.TotalBytes
@@ -296,7 +297,7 @@ func (s *Summary) fit(c CacheSize, memories []float64) {
 }
 
 // widened returns text that states why weights take more memory than their files, or an empty text. GGUF files store
-// one projection in two parts, which are joined in memory in a type with more bits.
+// one projection in two parts, which are joined in memory to a matrix of a type with more bits.
 func (s *Summary) widened() string {
 	if s.FileBytes == 0 || s.TotalBytes <= s.FileBytes {
 		return ""
@@ -305,7 +306,7 @@ func (s *Summary) widened() string {
 		"memory, in BF16 (docs/gguf.md)", unit.Bytes(s.FileBytes))
 }
 
-// sayAssumed writes the assumptions of sizes, if any.
+// sayAssumed writes the assumptions about sizes, if there are any.
 func sayAssumed(w io.Writer, assumed string) {
 	if assumed != "" {
 		fmt.Fprintf(w, "sizes are assumed: %s\n", assumed)

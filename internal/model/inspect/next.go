@@ -8,12 +8,11 @@ import (
 	"sparrow/layout"
 )
 
-// nextPage is the number of tokens of a page: 64 pooled keys.
+// nextPage is the number of tokens of a page, which has 64 keys of pools.
 const nextPage = 64 * hybrid.Pool
 
-// cacheNext sizes the caches of a model with linear attention: a token of context needs a row in every layer that
-// selects and a quarter of a pooled key; each running sequence needs one state, with the snapshots at the ends of the
-// pages from which it can continue.
+// cacheNext computes the cache sizes of a model with linear attention. A token needs a row, and a quarter of a pool's
+// key, in every layer with an indexer. Each running sequence needs a state, and snapshots at the ends of pages.
 func (s *Summary) cacheNext(c *config.Next, memories []float64) {
 	s.IndexLayers = 0
 	for _, linear := range c.Linear.Layers {

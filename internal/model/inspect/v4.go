@@ -7,8 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// cacheV4 sizes the pools of a V4 model. A token of context needs entries of the compressed streams and indexer keys;
-// each running sequence needs window entries and the state of open groups. Page padding is included.
+// cacheV4 computes the cache sizes of a V4 model. A token needs compressed entries and indexer keys; each running
+// sequence needs window entries and the raw rows of incomplete groups. Page padding is included.
 func (s *Summary) cacheV4(c *config.V4, memories []float64) {
 	const page = layout.V4PageSize
 	s.IndexLayers = 0

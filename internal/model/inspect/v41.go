@@ -11,7 +11,7 @@ import (
 	"sparrow/weight"
 )
 
-// Tables is the n-gram tables of a model: their size, and how much of them a token reads.
+// Tables describes the n-gram tables of a model: their sizes, and how much is read for a token.
 type Tables struct {
 	Tables     int   `json:"tables"`
 	Rows       int64 `json:"rows"`
@@ -20,7 +20,7 @@ type Tables struct {
 	TokenBytes int64 `json:"token_bytes"`
 }
 
-// table counts a table of the given number of values; a token uses a few of its rows.
+// table adds an n-gram table with the given number of values to the summary. A few of its rows are read for a token.
 func (s *Summary) table(src *family.Source, t *weight.Tensor, values int64) {
 	c, ok := src.Model.(*config.V41)
 	if !ok || len(t.Shape) != 2 || t.Shape[0] == 0 {
@@ -42,8 +42,8 @@ func (s *Summary) table(src *family.Source, t *weight.Tensor, values int64) {
 	s.Parameters.Active += columns * (values / rows)
 }
 
-// cacheV41 sizes the pools of a V4.1 model. A token of context needs entries and indexer keys, once for all layers
-// that share them; each running sequence needs window entries and the state of an open pair.
+// cacheV41 computes the cache sizes of a V4.1 model. A token needs entries and indexer keys, once for all layers that
+// use them; each running sequence needs window entries and the raw row of an incomplete pair.
 func (s *Summary) cacheV41(c *config.V41, memories []float64) {
 	const page = layout.V4PageSize
 	s.IndexLayers = len(c.IndexSources)

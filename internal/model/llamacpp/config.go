@@ -1,9 +1,9 @@
-// Package llamacpp reads and writes GGUF models as llama.cpp's converter lays them out.
+// Package llamacpp reads and writes GGUF models in the form in which llama.cpp's converter writes them.
 //
-// Reading turns a file into the contents of a checkpoint folder: config.json, tokenizer.json, tokenizer_config.json,
-// and tensors under the names of the original checkpoint. Everything above reads these as it reads a folder, so there
-// is one set of checks. Tensors stay views of the mapped file; only the up-projection of latent rows, which GGUF files
-// store in two parts, is assembled in memory. Writing does the reverse, with weights in a chosen mix of formats.
+// Reading returns the contents that a checkpoint folder would have: config.json, tokenizer.json, tokenizer_config.json,
+// and tensors with the names of the original checkpoint. They are then checked and loaded like those of a folder.
+// Tensors are views of the mapped file, except the up-projection of latent rows, which GGUF files store in two parts.
+// Writing does the reverse, with weights in a chosen mix of formats.
 package llamacpp
 
 import (
@@ -19,17 +19,17 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// ErrUnsupported is wrapped if a file contains a model that this program does not run.
+// ErrUnsupported is wrapped if a file contains a model that is not supported.
 var ErrUnsupported = errors.New("unsupported GGUF model")
 
 // architectures are the model types of the architectures that llama.cpp's converter writes. All models with MLA and no
-// indexer have one name; denseFamily distinguishes them.
+// indexer have the same architecture; denseFamily distinguishes them.
 var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "glm_moe_dsa",
 	"deepseek4": "deepseek_v4", "glm5next": "glm5_next", denseArchitecture: "deepseek_v3"}
 
 const denseArchitecture = "deepseek2"
 
-// architectureOf returns the name of a family, empty if the format has none.
+// architectureOf returns the architecture of a family in GGUF files; empty if there is none.
 func architectureOf(f config.Family) string {
 	if f.Dense() {
 		return denseArchitecture
@@ -42,7 +42,7 @@ func architectureOf(f config.Family) string {
 	return ""
 }
 
-// CheckArchitecture refuses a general.architecture that is not read.
+// CheckArchitecture returns an error if the value of general.architecture is not supported.
 func CheckArchitecture(arch string) error {
 	if architectures[arch] != "" {
 		return nil
@@ -58,8 +58,8 @@ func CheckArchitecture(arch string) error {
 		ErrUnsupported, arch, strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
 }
 
-// denseFamily distinguishes the models whose architecture is deepseek2 by the pattern of the tokenizer. Other
-// metadata describes their networks; they differ only in their chat formats.
+// denseFamily distinguishes the models whose architecture is deepseek2 by the pre-tokenizer. They differ only in their
+// chat formats: other metadata describes their networks.
 func denseFamily(meta gguf.Metadata) string {
 	switch pre, _ := meta.Text("tokenizer.ggml.pre"); pre {
 	case "kimi-k2":
@@ -70,15 +70,15 @@ func denseFamily(meta gguf.Metadata) string {
 	return string(config.DeepseekV3)
 }
 
-// shape has the values from which the names and sizes of tensors follow.
+// shape holds the values that determine the names and sizes of tensors.
 type shape struct {
 	names   *names
 	experts int
-	// Fields for the up-projections of latent rows, which DeepSeek-V4 does not have:
+	// Sizes of the up-projections of latent rows, which DeepSeek-V4 does not have.
 	heads, nope, v, latent int
 }
 
-// reader reads values of one architecture from the metadata and collects missing ones.
+// reader reads values of one architecture from the metadata and collects the names of missing values.
 type reader struct {
 	meta     gguf.Metadata
 	arch     string
@@ -124,8 +124,8 @@ func (r *reader) floatOr(name string, absent float64) float64 {
 	return r.float(name)
 }
 
-// readConfig returns config.json of the model, and the sizes of its tensors. side is the draft head in a file next to
-// it, or nil.
+// readConfig returns config.json of the model, and the sizes of its tensors. side is a draft head in a file next to the
+// model's file, or nil.
 func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape, error) {
 	arch, ok := meta.Text("general.architecture")
 	if err := CheckArchitecture(arch); !ok || err != nil {
@@ -182,8 +182,8 @@ func (r *reader) dsaConfig(c map[string]any, s *shape) {
 	r.sharedSelections(c, c["num_hidden_layers"].(int))
 }
 
-// experts adds the fields that models with latent rows share: sizes of attention and of feed-forward blocks. nope of
-// the shape is the whole key of a head.
+// experts adds the fields of all models with latent rows: sizes of attention and of feed-forward blocks. It sets nope
+// of the shape to the size of a whole key head.
 func (r *reader) experts(c map[string]any, s *shape) {
 	nextN := r.optional("nextn_predict_layers", 0)
 	layers := r.count("block_count") - nextN
@@ -207,7 +207,8 @@ func (r *reader) experts(c map[string]any, s *shape) {
 	r.gate(sigmoidGate, "sigmoid")
 }
 
-// queryRank returns the rank of the query projection, null if the file has no indexer.
+// queryRank returns the rank of the query projection, or nil for null, if the file does not have it and the model has
+// no indexer.
 func (r *reader) queryRank() any {
 	if n := r.optional("attention.q_lora_rank", 0); n > 0 || r.arch != denseArchitecture {
 		return r.count("attention.q_lora_rank")
@@ -215,13 +216,13 @@ func (r *reader) queryRank() any {
 	return nil
 }
 
-// sigmoidGate is the number of sigmoid routing in GGUF metadata.
+// sigmoidGate is the value for sigmoid routing in GGUF metadata.
 const sigmoidGate = 2
 
-// softmaxGate is the number of softmax routing in GGUF metadata.
+// softmaxGate is the value for softmax routing in GGUF metadata.
 const softmaxGate = 1
 
-// gate checks how experts are scored.
+// gate checks that the file has the expected function for scores of experts.
 func (r *reader) gate(want int, name string) {
 	absent := want
 	if r.arch == denseArchitecture {
@@ -241,7 +242,8 @@ func (r *reader) vocabulary() int {
 	return r.count("vocab_size")
 }
 
-// denseInner returns the width of dense blocks. A converter may write one number for every layer.
+// denseInner returns the inner size of dense blocks. The metadata has one number, or a list with a number for every
+// layer.
 func (r *reader) denseInner() int {
 	if list, ok := r.meta.Ints(r.arch + ".feed_forward_length"); ok && len(list) > 0 {
 		return int(list[0])
@@ -249,8 +251,8 @@ func (r *reader) denseInner() int {
 	return r.count("feed_forward_length")
 }
 
-// ropeScaling writes the YaRN parameters. The file holds a tenth of mscale_all_dim; released models have mscale equal
-// to it.
+// ropeScaling adds the YaRN parameters. The file has a tenth of mscale_all_dim; in released models mscale equals
+// mscale_all_dim.
 func (r *reader) ropeScaling(c map[string]any) {
 	kind, _ := r.meta.Text(r.arch + ".rope.scaling.type")
 	switch kind {
@@ -268,8 +270,8 @@ func (r *reader) ropeScaling(c map[string]any) {
 	}
 }
 
-// sharedSelections writes which layers reuse a selection. The file has true for a layer with its own indexer, also
-// for drafting layers.
+// sharedSelections adds the list of layers that reuse a selection. The file has true for each layer with an indexer,
+// also for drafting layers.
 func (r *reader) sharedSelections(c map[string]any, layers int) {
 	key := r.arch + ".attention.indexer.types"
 	v, given := r.meta[key]
@@ -291,7 +293,8 @@ func (r *reader) sharedSelections(c map[string]any, layers int) {
 	c["indexer_types"] = words
 }
 
-// tokenIDs writes the ids of the tokens that begin and end a text. Chat models may end a turn with its own token.
+// tokenIDs adds the ids of the tokens that begin and end a text. Chat models may have a separate token that ends a
+// turn.
 func (r *reader) tokenIDs(c map[string]any) {
 	if id, ok := r.meta.Int("tokenizer.ggml.bos_token_id"); ok {
 		c["bos_token_id"] = id

@@ -14,7 +14,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Report holds the bytes and the error of the types of a written file, by class of matrices and type.
+// Report holds the size and the rounding error of the tensors of a written file, by class of matrices and type.
 type Report []Loss
 
 // Loss is one line of a Report.
@@ -46,7 +46,7 @@ func (r Report) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// losses adds the errors of parts of tensors; several goroutines add to it.
+// losses sums up the errors of parts of tensors. Several goroutines may use it.
 type losses struct {
 	mu    sync.Mutex
 	lines map[[2]string]*sums
@@ -72,7 +72,8 @@ func classOf(name string) string {
 	return "embedding and head"
 }
 
-// add adds the bytes of a part and the values that they represent; nil means that they are the same.
+// add adds the bytes of a part of a tensor, and its errors. values are the original values; nil means that there are no
+// errors.
 func (l *losses) add(t *tensor, data []byte, values []float32) {
 	s := sums{bytes: int64(len(data))}
 	if f, ok := t.kind.Block(); ok && values != nil {

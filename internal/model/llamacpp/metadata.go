@@ -8,7 +8,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// pairs collects the pairs of an architecture.
+// pairs collects the metadata pairs (key and value) of an architecture.
 type pairs struct {
 	arch string
 	list []gguf.Pair
@@ -21,7 +21,6 @@ func (p *pairs) add(key string, v any) {
 func (p *pairs) count(key string, n int)      { p.add(key, uint32(n)) }
 func (p *pairs) number(key string, v float64) { p.add(key, float32(v)) }
 
-// yarn adds the fields of the scaled rotation that both families have.
 func (p *pairs) yarn(y *config.Yarn) {
 	p.add("rope.scaling.type", "yarn")
 	p.number("rope.scaling.factor", y.Factor)
@@ -57,7 +56,7 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	var err error
 	switch d := m.Config.(type) {
 	case *config.DSA:
-		p.count("attention.head_count_kv", 1) // one head of latent rows, whose up-projections the file stores
+		p.count("attention.head_count_kv", 1) // latent rows count as one key-value head
 		err = p.dsa(d)
 	case *config.V4:
 		p.count("attention.head_count_kv", 1)
@@ -99,7 +98,6 @@ func (p *pairs) dsa(c *config.DSA) error {
 	return p.experts(c.FFN)
 }
 
-// latent adds the pairs of latent attention.
 func (p *pairs) latent(a config.Attention) {
 	p.count("attention.head_count", a.Heads)
 	if a.QLora > 0 {

@@ -8,10 +8,10 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Mix is a choice of formats for the tensors of a model, by the names that llama.cpp's tools use.
+// Mix is a set of formats for the tensors of a model. It has the name that llama.cpp's tools use.
 type Mix string
 
-// The mixes.
+// Mixes that Write supports.
 const (
 	MixF32  Mix = "f32"
 	MixBF16 Mix = "bf16"
@@ -66,11 +66,11 @@ func (m Mix) NeedsImportance() bool {
 	return m == MixIQ3XXS || m == MixIQ2S || m == MixIQ2XS || m == MixIQ2XXS
 }
 
-// packed reports whether the mix stores matrices in blocks: FP4 experts then stay FP4, which loses nothing.
+// packed reports whether the mix stores matrices in blocks: FP4 experts are then stored as FP4 without loss.
 func (m Mix) packed() bool { return m != MixF32 && m != MixBF16 }
 
 // typeOf returns the type of a matrix with rows of cols values. Vectors, the router, and the F32 tensors of DeepSeek-V4
-// stay F32: they are small, and errors of the router change which experts run.
+// stay F32: they are small, and rounding errors of the router would change the choice of experts.
 func (m Mix) typeOf(name string, layer, layers, cols int) gguf.Type {
 	switch {
 	case m == MixF32 || staysF32(name):
@@ -111,14 +111,13 @@ func staysF32(name string) bool {
 	return false
 }
 
-// moreBits picks the layers whose down-projections get six bits: the first and the last eighth, and every third
-// between. Errors there reach the residual rows directly.
+// moreBits reports whether the down-projections of a layer have six bits: in the first and the last eighth of the
+// layers, and in every third layer between. Errors of these matrices affect the residual rows directly.
 func moreBits(layer, layers int) bool {
 	return layer < layers/8 || layer >= 7*layers/8 || (layer-layers/8)%3 == 2
 }
 
-// narrower returns a format with blocks of 32 values and no fewer bits, in place of a format whose blocks do not
-// divide a row.
+// narrower returns f if its blocks divide a row, otherwise a format with blocks of 32 values and at least as many bits.
 func narrower(f block.Format, cols int) block.Format {
 	if cols%f.Values() == 0 {
 		return f

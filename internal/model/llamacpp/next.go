@@ -13,8 +13,8 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// nextNames has the tensors of GLM-5.3-Flash: tensors as in GLM-5, residual streams and pooled index keys as in
-// DeepSeek-V4, and layers of linear attention. nextDecay is separate, because the file stores a different value.
+// nextNames holds the tensor names of GLM-5.3-Flash: those of GLM-5, of residual streams and pooled index keys as in
+// DeepSeek-V4, and of linear attention. nextDecay is not included, because the file stores a different value.
 var nextNames = func() *names {
 	n := *dsaNames
 	n.inLayer = maps.Clone(n.inLayer)
@@ -42,10 +42,10 @@ var nextNames = func() *names {
 	return &n
 }()
 
-// nextDecay is the name of a tensor in the file; it contains -exp of the checkpoint's tensor nextALog.
+// nextDecay is the name of a tensor in the file; its values are -exp(x) for the values x of the checkpoint's tensor
+// nextALog.
 const nextDecay, nextALog = "ssm_a", "self_attn.A_log"
 
-// nextConfig adds the fields of config.json of GLM-5.3-Flash.
 func (r *reader) nextConfig(c map[string]any, s *shape) {
 	r.experts(c, s)
 	layers := c["num_hidden_layers"].(int)
@@ -64,7 +64,7 @@ func (r *reader) nextConfig(c map[string]any, s *shape) {
 	}
 	pool := "attention.indexer.kpool"
 	if _, ok := r.meta[r.arch+"."+pool]; !ok {
-		pool = "attention.indexer.block_size" // name that one converter uses
+		pool = "attention.indexer.block_size" // the name that one converter uses
 	}
 	for field, v := range map[string]any{
 		"layer_types": kinds, "qk_rope_head_dim": 0, "qk_nope_head_dim": s.nope, "index_kpool": r.count(pool),
@@ -79,7 +79,7 @@ func (r *reader) nextConfig(c map[string]any, s *shape) {
 	r.sharedSelections(c, layers)
 }
 
-// decayOf returns the logarithm of a layer's decays, f32 [heads].
+// decayOf returns the checkpoint's tensor nextALog, f32 [heads], for a tensor nextDecay of the file.
 func decayOf(t *gguf.Tensor, name string) (weight.Tensor, error) {
 	v, err := floats(t)
 	if err != nil {
@@ -106,7 +106,6 @@ func channels(t *weight.Tensor) {
 	}
 }
 
-// next adds the pairs of GLM-5.3-Flash.
 func (p *pairs) next(c *config.Next) error {
 	if c.Linear.Heads != c.Attention.Heads {
 		return fmt.Errorf("%w: linear attention has %d heads and latent attention %d; GGUF holds one number",
@@ -135,7 +134,7 @@ func (p *pairs) next(c *config.Next) error {
 	return p.experts(c.FFN)
 }
 
-// decay adds the decays of a layer of linear attention.
+// decay adds the tensor nextDecay of a layer of linear attention.
 func (w *writer) decay(layer int) {
 	from := w.inLayer(layer, nextALog)
 	t, ok := w.from.Tensor(from)
@@ -153,10 +152,11 @@ func (w *writer) decay(layer int) {
 		}})
 }
 
-// nextPrefix is the prefix of tensor names in a checkpoint with a vision tower, instead of "model.".
+// nextPrefix is the prefix of the text network's tensor names in a checkpoint with a vision tower, instead of "model.".
+// visionPrefix is that of the vision tower.
 const nextPrefix, visionPrefix = "model.language_model.", "model.visual."
 
-// spelled returns a name in the checkpoint's spelling.
+// spelled returns a tensor name with the prefix that the checkpoint uses.
 func (w *writer) spelled(name string) string {
 	if rest, ok := strings.CutPrefix(name, "model."); ok && w.has(nextPrefix+"embed_tokens.weight") {
 		return nextPrefix + rest

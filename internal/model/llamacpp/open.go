@@ -9,15 +9,16 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Folder has the contents of a GGUF file in the form of the files of a checkpoint folder.
+// Folder holds the contents of a GGUF file as the contents of the files of a checkpoint folder.
 type Folder struct {
-	Config          []byte // config.json
-	Tokenizer       []byte // tokenizer.json; nil if the file has no vocabulary
-	TokenizerConfig []byte // tokenizer_config.json, with the chat template
+	Config          []byte // text of config.json
+	Tokenizer       []byte // text of tokenizer.json; nil if the file has no vocabulary
+	TokenizerConfig []byte // text of tokenizer_config.json, with the chat template
 	Weights         *weight.Checkpoint
 }
 
-// Open maps a file, or all splits of one, and with a file of DeepSeek-V4 its DSpark head (sidecar.go).
+// Open maps a file, or all parts of a split file. For DeepSeek-V4 it also maps a DSpark head next to the file
+// (sidecar.go).
 func Open(path string) (_ *Folder, err error) {
 	f, err := gguf.Open(path)
 	if err != nil {

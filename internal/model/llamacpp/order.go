@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// finished is a part that a worker computed.
+// finished is a part that a worker has computed.
 type finished struct {
 	data []byte
 	err  error
 }
 
-// inOrder computes parts 0 to n-1 on all processors and writes them in order. Memory holds a few parts for each
-// processor. It returns when all goroutines have ended.
+// inOrder computes parts 0 to n-1 on all processors and writes them in order. At most a few parts for each processor
+// are in memory. inOrder returns when all goroutines have ended.
 func inOrder(ctx context.Context, to io.Writer, n int, part func(i int) ([]byte, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup

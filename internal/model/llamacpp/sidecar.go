@@ -13,9 +13,9 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// A DSpark draft head of DeepSeek-V4 is a separate GGUF file next to the file of the model (dspark spec, 10). Two
-// dialects are supported: llama.cpp's (dflash) and ds4's (deepseek4-dspark). The metadata of a head describes only
-// the head, so its tensors must have the sizes of the model; other shapes are refused when the model is loaded.
+// A DSpark draft head of DeepSeek-V4 is a separate GGUF file next to the file of the model (dspark spec, 10). Two forms
+// (dialects) are supported: llama.cpp's (dflash) and ds4's (deepseek4-dspark). The metadata describes only the head;
+// loading the model fails if the sizes of its tensors are not those of the model.
 
 // sidecar is a draft head in a file next to a model.
 type sidecar struct {
@@ -26,15 +26,15 @@ type sidecar struct {
 	rank   int
 }
 
-// headNames has the metadata keys and tensor names of a dialect.
+// headNames holds the metadata keys and tensor names of a dialect.
 type headNames struct {
 	block, taps, noise string
-	tapsFrom           int64             // number that the file gives to the model's first layer
+	tapsFrom           int64             // number of the model's first layer in the file
 	stage              string            // prefix of the tensor names of a stage
-	first, last        map[string]string // tensor names in the file to names in the first and the last stage
+	first, last        map[string]string // names of tensors of the first and the last stage, by their names in the file
 }
 
-// lastStage returns the tensor names of the parts that only the last stage has, in the words of a dialect.
+// lastStage returns the map for tensors that only the last stage has, from their names in a dialect.
 func lastStage(norm, hc, markov, confidence string) map[string]string {
 	out := map[string]string{norm: "norm.weight", confidence: "confidence_head.proj.weight"}
 	for _, part := range []string{"fn", "base", "scale"} {
@@ -46,8 +46,8 @@ func lastStage(norm, hc, markov, confidence string) map[string]string {
 	return out
 }
 
-// heads has the dialects by architecture. %d in a name is the number of the stage. Tensor names in a file end in
-// .weight or have no such ending.
+// heads holds the dialects by architecture. %d in a name is the number of the stage. Tensor names in a file may end in
+// .weight or not.
 var heads = map[string]*headNames{
 	"dflash": {block: "dflash.block_size", taps: "dflash.target_layers", tapsFrom: 1,
 		noise: "tokenizer.ggml.mask_token_id", stage: "blk.%d.",
@@ -63,8 +63,8 @@ var heads = map[string]*headNames{
 // isHead reports whether an architecture is a draft head in a separate file.
 func isHead(arch string) bool { return heads[arch] != nil }
 
-// besideModel returns the draft head in the folder of a model: the only GGUF file that has dspark or dflash in its
-// name and is of one of the dialects. It returns nil if there is none.
+// besideModel returns the draft head in the folder of a model: the only GGUF file with dspark or dflash in its name
+// that has one of the dialects. It returns nil if there is none.
 func besideModel(path string) (_ *sidecar, err error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -118,7 +118,7 @@ func openHead(path string) (*sidecar, error) {
 			s.rank = f.Tensors[i].Shape[1]
 		}
 	}
-	if s.rank == 0 || s.stages == 0 { // llama.cpp's architecture has other drafters, too
+	if s.rank == 0 || s.stages == 0 { // files of llama.cpp's architecture may contain other drafters
 		err := fmt.Errorf("gguf: %s: %w: the draft head has no Markov head (markov_w1) or no stages; want a DSpark "+
 			"head; move the file away to run without drafts", path, ErrUnsupported)
 		return nil, errors.Join(err, f.Close())
@@ -126,7 +126,7 @@ func openHead(path string) (*sidecar, error) {
 	return s, nil
 }
 
-// describe adds the head to config.json of the model.
+// describe adds the fields of the head to config.json of the model.
 func (s *sidecar) describe(r *reader, c map[string]any) {
 	meta := s.file.Metadata
 	problem := func(key, want string) {
@@ -155,7 +155,7 @@ func (s *sidecar) describe(r *reader, c map[string]any) {
 	}
 }
 
-// tensors returns the tensors of the head under their official names.
+// tensors returns the tensors of the head with their official names.
 func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
 	stages := *of
 	var out []weight.Tensor
@@ -192,8 +192,8 @@ func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
 	return s.confident(out, width), nil
 }
 
-// confident adds a constant confidence head if the file has none; the number of drafts then depends only on how many
-// were accepted before.
+// confident adds a confidence head with a constant value if the file has none; draft lengths then depend only on how
+// many earlier drafts were accepted.
 func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
 	name := fmt.Sprintf("mtp.%d.confidence_head.proj.weight", s.stages-1)
 	for i := range list {
@@ -208,7 +208,8 @@ func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
 	return append(list, weight.Tensor{Name: name, DType: weight.BF16, Shape: []int{1, n}, Data: make([]byte, 2*n)})
 }
 
-// translate returns the checkpoint's form of a tensor of the file. Embedding and head come from the file of the model.
+// translate returns a tensor of the file in the form of the checkpoint. Embedding and head are skipped: those of the
+// model's file are used.
 func (s *sidecar) translate(t *gguf.Tensor, of *shape, known map[string]string) ([]weight.Tensor, error) {
 	plain := strings.TrimSuffix(t.Name, ".weight")
 	if name, ok := known[plain]; ok {
@@ -231,5 +232,5 @@ func (s *sidecar) translate(t *gguf.Tensor, of *shape, known map[string]string) 
 	return nil, fmt.Errorf("tensor %s is unknown", t.Name)
 }
 
-// dialects names the architectures of draft heads.
+// dialects lists the architectures of draft heads, for messages.
 func dialects() string { return strings.Join(slices.Sorted(maps.Keys(heads)), " and ") }

@@ -12,17 +12,16 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// names has the tensor names of a family: names in the file, and the names in the original checkpoint that they stand
-// for.
+// names maps the tensor names of a family in GGUF files to the names in the original checkpoint.
 type names struct {
 	outside map[string]string // tensors outside of layers
-	inLayer map[string]string // tensors of a layer that keep their shape
+	inLayer map[string]string // tensors of a layer with the same shape in both
 	fused   map[string]string // tensors [experts, out, in] with one matrix of every expert
 	prefix  string            // prefix of a layer's tensors in the checkpoint
 	experts string            // prefix of an expert's matrices, after the layer's prefix
 }
 
-// dsaNames has the tensors of DeepSeek-V3.2 and GLM-5.
+// dsaNames holds the tensor names of DeepSeek-V3.2 and GLM-5.
 var dsaNames = &names{
 	prefix: "model.layers.%d.", experts: "mlp.experts.",
 	outside: map[string]string{
@@ -64,17 +63,17 @@ func (n *names) expert(e int, matrix string) string {
 	return fmt.Sprintf("%s%d.%s.weight", n.experts, e, matrix)
 }
 
-// The two parts of the up-projection of latent rows, and the whole of it in old files.
+// Names of the two parts of the up-projection of latent rows, and of the whole up-projection in old files.
 const keyPart, valuePart, wholeLatent = "attn_k_b.weight", "attn_v_b.weight", "attn_kv_b.weight"
 
-// dtypes are the element types of matrices, vectors and tables of experts.
+// dtypes maps the types of GGUF tensors without blocks to element types.
 var dtypes = map[gguf.Type]weight.DType{gguf.F32: weight.F32, gguf.F16: weight.F16, gguf.BF16: weight.BF16,
 	gguf.I32: weight.I32}
 
-// parts has, by layer, the halves of up-projections of latent rows that have been found so far.
+// parts holds, by layer, the tensors keyPart and valuePart that were found so far.
 type parts map[int]*[2]*gguf.Tensor
 
-// renamed lists the tensors of a file under the names of the original checkpoint.
+// renamed lists the tensors of a file with the names of the original checkpoint.
 func renamed(f *gguf.File, s *shape) ([]weight.Tensor, error) {
 	var out []weight.Tensor
 	var problems []string
@@ -106,8 +105,8 @@ func renamed(f *gguf.File, s *shape) ([]weight.Tensor, error) {
 	return out, nil
 }
 
-// translate returns the original checkpoint's form of a tensor of the file: one tensor, one for each expert, or none
-// yet.
+// translate returns a tensor of the file in the form of the original checkpoint: one tensor, one for each expert, or
+// none if the other part of an up-projection is still missing.
 func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error) {
 	if name, ok := s.names.outside[t.Name]; ok {
 		return one(t, name)
@@ -151,7 +150,7 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 	return nil, fmt.Errorf("tensor %s is unknown", t.Name)
 }
 
-// one returns the tensor of the file under the given name.
+// one returns a tensor of the file with the given name.
 func one(t *gguf.Tensor, name string) ([]weight.Tensor, error) {
 	d, err := dtypeOf(t)
 	return []weight.Tensor{{Name: name, DType: d, Shape: t.Shape, Data: t.Data, File: t.File, Offset: t.Offset}}, err
@@ -167,7 +166,7 @@ func dtypeOf(t *gguf.Tensor) (weight.DType, error) {
 	return weight.Invalid, fmt.Errorf("tensor %s has type %v, which weights cannot have", t.Name, t.Type)
 }
 
-// experts3D cuts a fused tensor into one view for each expert.
+// experts3D returns a view of a fused tensor for each expert.
 func (s *shape) experts3D(t *gguf.Tensor, prefix, name string) ([]weight.Tensor, error) {
 	d, err := dtypeOf(t)
 	if err != nil {
@@ -186,9 +185,9 @@ func (s *shape) experts3D(t *gguf.Tensor, prefix, name string) ([]weight.Tensor,
 	return out, nil
 }
 
-// joinLatent puts the up-projection [heads*(nope+v), latent] together: the file stores keys as [heads, latent, nope]
-// and values as [heads, v, latent]. F32 files keep float32; other values become bf16, which the operations on latent
-// rows read fastest.
+// joinLatent builds the up-projection [heads*(nope+v), latent] from its parts: the file stores keys as [heads, latent,
+// nope] and values as [heads, v, latent]. F32 is kept; other types become bf16, with which operations on latent rows
+// are fastest.
 func (s *shape) joinLatent(layer int, p *[2]*gguf.Tensor) (weight.Tensor, error) {
 	k, v := p[0], p[1]
 	name := fmt.Sprintf("model.layers.%d.self_attn.kv_b_proj.weight", layer)

@@ -10,7 +10,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Kinds of tokens, as the format numbers them.
+// Kinds of tokens: values of tokenizer.ggml.token_type.
 const (
 	normalToken  = 1
 	controlToken = 3
@@ -18,10 +18,11 @@ const (
 	unusedToken  = 5
 )
 
-// splits are the regular expressions by which text is cut before merging, by the name of the pre-tokenizer.
+// splits holds the regular expressions by which text is split before tokens are merged, by the name of the
+// pre-tokenizer.
 var splits = map[string][]string{
 	"deepseek-v3": deepseekSplits,
-	"joyai-llm":   deepseekSplits, // what llama.cpp's converter finds in DeepSeek-V4's vocabulary
+	"joyai-llm":   deepseekSplits, // the name that llama.cpp's converter writes for DeepSeek-V4's vocabulary
 	"glm4":        {glmSplit},
 	"chatglm-bpe": {glmSplit},
 }
@@ -77,7 +78,7 @@ func readTokenizer(path string, meta gguf.Metadata) (tokenizer, config []byte, e
 		case controlToken, userToken:
 			added = append(added, object{"id": id, "content": token, "single_word": false, "lstrip": false,
 				"rstrip": false, "normalized": false, "special": kind == controlToken})
-		case unusedToken: // padding up to the rows of the embedding
+		case unusedToken: // padding up to the number of rows of the embedding
 		default:
 			if _, twice := vocab[token]; twice {
 				return fail("token %q occurs twice", token)
@@ -106,7 +107,8 @@ func readTokenizer(path string, meta gguf.Metadata) (tokenizer, config []byte, e
 	return tokenizer, config, err
 }
 
-// tokenizerConfig has the names of the tokens that begin and end a text, and the chat template.
+// tokenizerConfig returns the fields of tokenizer_config.json: the tokens that begin and end a text, and the chat
+// template.
 func tokenizerConfig(meta gguf.Metadata, tokens []string) object {
 	c := object{}
 	for key, name := range map[string]string{"bos": "bos_token", "eos": "eos_token", "padding": "pad_token"} {

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/model/config"
 )
 
-// v4Names has the tensors of DeepSeek-V4 under their official names. A GGUF file of the model cannot contain the
-// drafting block; llama.cpp's converter writes it to a separate file.
+// v4Names maps tensor names in the file to the official names of DeepSeek-V4's tensors. A GGUF file of the model cannot
+// contain the drafting block; llama.cpp's converter writes it to a separate file.
 var v4Names = &names{
 	prefix: "layers.%d.", experts: "ffn.experts.",
 	outside: map[string]string{
@@ -46,7 +46,7 @@ var v4Names = &names{
 	fused: map[string]string{"ffn_gate_exps.weight": "w1", "ffn_up_exps.weight": "w3", "ffn_down_exps.weight": "w2"},
 }
 
-// rootGate is the number of routing by the square root of softplus in GGUF metadata.
+// rootGate is the value for routing by the square root of softplus in GGUF metadata.
 const rootGate = 4
 
 // v4Config adds the fields of config.json of DeepSeek-V4, in the official spelling. A drafting block is ignored.
@@ -83,7 +83,8 @@ func (r *reader) v4Config(c map[string]any, s *shape) {
 	r.ropeScaling(c)
 }
 
-// limit returns a number that every layer shares, as one or as a list.
+// limit returns a number that must be the same for every layer; the metadata has one number, or a list with one for
+// each layer.
 func (r *reader) limit(name string) float64 {
 	list, ok := r.meta.Floats(r.arch + "." + name)
 	if !ok {
@@ -96,7 +97,6 @@ func (r *reader) limit(name string) float64 {
 	return list[0]
 }
 
-// v4 adds the pairs of DeepSeek-V4.
 func (p *pairs) v4(c *config.V4) error {
 	a, f := c.Attention, c.FFN
 	hashed := 0

@@ -13,7 +13,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// vocabulary returns the metadata that GGUF has in place of tokenizer.json and tokenizer_config.json.
+// vocabulary returns the metadata that replaces tokenizer.json and tokenizer_config.json in a GGUF file.
 func (m *Model) vocabulary(c *config.Config) ([]gguf.Pair, error) {
 	if m.Tokenizer == nil {
 		return nil, nil
@@ -74,18 +74,18 @@ func (m *Model) vocabulary(c *config.Config) ([]gguf.Pair, error) {
 	return append(pairs, more...), err
 }
 
-// mergeText returns a merge as "a b", which tokenizer.json may write as a pair.
+// mergeText returns a merge of two tokens as "a b"; tokenizer.json may contain a list of two strings instead.
 func mergeText(text json.RawMessage) string {
 	var pair []string
 	if json.Unmarshal(text, &pair) == nil {
 		return strings.Join(pair, " ")
 	}
 	var one string
-	_ = json.Unmarshal(text, &one) // if the text is neither form, the merge is empty, which the reader refuses
+	_ = json.Unmarshal(text, &one) // for any other form, the merge is empty, which readers of the file reject
 	return one
 }
 
-// preTokenizer returns the name that GGUF has for the expressions by which tokenizer.json splits text.
+// preTokenizer returns the name that GGUF files use for the regular expressions with which tokenizer.json splits text.
 func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 	var found []string
 	for _, match := range regexp.MustCompile(`"Regex":\s*("(?:[^"\\]|\\.)*")`).FindAllSubmatch(text, -1) {
@@ -93,7 +93,8 @@ func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 		if err := json.Unmarshal(match[1], &pattern); err != nil {
 			return "", fmt.Errorf("tokenizer.json: %w", err)
 		}
-		// Splitting into single digits and into runs of up to three gives the same tokens if no token joins digits.
+		// If no token has several digits, splitting into single digits gives the same tokens as splitting into up to
+		// three digits.
 		if pattern == `\p{N}` && !joinsDigits(vocab) {
 			pattern = deepseekSplits[0]
 		}
@@ -117,7 +118,7 @@ func joinsDigits(vocab map[string]int) bool {
 	return false
 }
 
-// frame returns the metadata for the tokens that begin and end a text, and for the chat template.
+// frame returns the metadata of the tokens that begin and end a text, and of the chat template.
 func (m *Model) frame(c *config.Config) ([]gguf.Pair, error) {
 	var t struct {
 		Template string `json:"chat_template"`

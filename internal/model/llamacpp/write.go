@@ -33,9 +33,9 @@ type Model struct {
 	ImportanceFile string
 }
 
-// Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format does not support it.
-// The digest of the file is stored next to it. onTensor, when not nil, is called before each tensor with its number,
-// the number of all tensors and its name. The report has bytes and errors by class and type.
+// Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is omitted, because the format does not
+// support it. A digest of the file is stored in a file next to it. onTensor, if not nil, is called before each tensor
+// with its number, the number of all tensors and its name. The report has sizes and errors by class and type.
 func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(done, total int, name string)) (Report,
 	error) {
 	pairs, err := m.metadata(mix)
@@ -66,7 +66,7 @@ func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(do
 	return r.report(list, m.Importance), weight.KeepDigest(path, sum)
 }
 
-// tensors returns the tensors of the file, in its order.
+// tensors returns the tensors to write, in their order in the file.
 func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
 	w := &writer{from: m.Weights, mix: mix, used: map[string]bool{}, losses: r, importance: m.Importance}
 	switch c := m.Config.(type) {
@@ -118,7 +118,8 @@ func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
 	return w.out, errors.Join(w.errs...)
 }
 
-// layerOf sorts tensors outside of layers first.
+// layerOf returns the number of the layer in a tensor's name, or -1, so that tensors outside of layers are sorted
+// first.
 func layerOf(name string) int {
 	layer := -1
 	_, _ = fmt.Sscanf(name, "blk.%d.", &layer)
@@ -135,7 +136,7 @@ type tensor struct {
 	part     func(i int) ([]byte, error)
 }
 
-// partValues is the approximate number of values of a part: a few milliseconds of the slowest format.
+// partValues is the approximate number of values of a part: a few milliseconds of computing in the slowest format.
 const partValues = 1 << 16
 
 // writer collects the tensors of a file.
@@ -145,8 +146,8 @@ type writer struct {
 	names   *names
 	layers  int
 	experts int
-	global  func(name string) string            // name in the checkpoint of a tensor outside of layers
-	inLayer func(layer int, name string) string // name in the checkpoint of a tensor of a layer
+	global  func(name string) string            // returns the name in the checkpoint of a tensor outside of layers
+	inLayer func(layer int, name string) string // returns the name in the checkpoint of a tensor of a layer
 	stacked bool                                // the checkpoint has the experts of a layer in two tensors
 	used    map[string]bool
 	out     []tensor
@@ -161,8 +162,8 @@ func (w *writer) has(name string) bool {
 	return ok
 }
 
-// leftOut reports whether a tensor is not written separately: scales belong to a matrix, frequencies follow from the
-// config, and vision towers and drafting blocks of DeepSeek-V4 are not written.
+// leftOut reports whether a tensor is not written by itself: scales are part of a matrix, rotary frequencies are
+// computed, and vision towers and drafting blocks of DeepSeek-V4 are omitted.
 func (w *writer) leftOut(name string) bool {
 	matrix, scale := strings.CutSuffix(name, ".scale")
 	return strings.HasSuffix(name, "_scale_inv") || scale && w.used[matrix+".weight"] ||
@@ -170,7 +171,7 @@ func (w *writer) leftOut(name string) bool {
 		w.names == nextNames && strings.HasPrefix(name, visionPrefix)
 }
 
-// plain adds a tensor that keeps its shape, if the checkpoint has it.
+// plain adds a tensor with the shape in the checkpoint, if the checkpoint has it.
 func (w *writer) plain(name, from string, layer int) {
 	t, ok := w.from.Tensor(from)
 	if !ok {
@@ -235,8 +236,8 @@ func repack(x weight.Matrix, first, end int) []byte {
 			from := x.Data.Data[(r*groups+g)*codes:][:codes]
 			out = append(out, x.Scale.Data[r*groups+g])
 			for j := range codes {
-				// FP4 rows have value j in byte j/2, in the lower half if j is even. An MXFP4 block has value j in the
-				// lower half of byte j.
+				// FP4 rows have value j in byte j/2: in the lower half if j is even. An MXFP4 block has value j in the
+				// lower half of byte j, and value 16+j in the upper half.
 				shift := 4 * (j % 2)
 				out = append(out, from[j/2]>>shift&15|from[j/2+codes/2]>>shift<<4)
 			}
@@ -251,7 +252,7 @@ func isMXFP4(x weight.Matrix) bool {
 		(x.Scale.DType == weight.F8E8M0 || x.Scale.DType == weight.U8)
 }
 
-// fuse adds one tensor [experts, out, in] of the matrices of all experts.
+// fuse adds a tensor [experts, out, in] with the matrices of all experts of a layer.
 func (w *writer) fuse(name, matrix string, layer int) {
 	list, err := w.expertMatrices(matrix, layer)
 	if err != nil {
@@ -296,7 +297,8 @@ func (w *writer) expertMatrices(matrix string, layer int) ([]weight.Matrix, erro
 	return list, nil
 }
 
-// stackedMatrices cuts the matrices out of [experts, 2*inner, hidden], gates above ups, or [experts, hidden, inner].
+// stackedMatrices returns the matrices in a tensor [experts, 2*inner, hidden], rows of gate before rows of up, or in
+// [experts, hidden, inner].
 func (w *writer) stackedMatrices(matrix string, layer int) ([]weight.Matrix, error) {
 	from, of, half := "ffn.experts.gate_up_proj", 2, map[string]int{"w1": 0, "w3": 1}[matrix]
 	if matrix == "w2" {
@@ -323,7 +325,7 @@ func (w *writer) stackedMatrices(matrix string, layer int) ([]weight.Matrix, err
 	return list, nil
 }
 
-// latent adds the two parts of the up-projection of latent rows: keys transposed to [heads, latent, nope], values
+// latent adds the two parts of the up-projection of latent rows: keys, transposed to [heads, latent, nope], and values,
 // [heads, v, latent].
 func (w *writer) latent(layer int, a config.Attention) {
 	from := w.inLayer(layer, "self_attn.kv_b_proj.weight")

@@ -28,15 +28,15 @@ func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 	return main, index, err
 }
 
-// Sizes is the memory of sequences over all layers, in bytes.
+// Sizes holds the sizes of the cache over all layers, in bytes.
 type Sizes struct {
 	Page   int64 // latent rows and pooled keys of a page, in bytes
 	Window int64 // a window page (a snapshot of the linear layers' states), in bytes
 	State  int64 // the state of one sequence, in bytes
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens. If several rows of
-// a request are verified (verified > 1), the drafting layer has rows, and verified rows are held back.
+// SizesOf computes the sizes for a config and pages of the given number of tokens. verified is the number of verified
+// rows of a request; above 1, the drafting layer has cached rows, and states hold back verified rows.
 func SizesOf(c *config.Next, main layout.Main, index layout.Index, page, verified int) Sizes {
 	var s Sizes
 	add := func(linear bool) {
@@ -73,7 +73,7 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return SizesOf(m.config, main, index, cfg.Page, verified)
 }
 
-// Allocate makes the pools of every layer. Window pages have the numbers of pages.
+// Allocate makes the pools of every layer, with as many window pages as pages.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
@@ -129,7 +129,6 @@ func (m *Model) Free() {
 	m.caches = nil
 }
 
-// pools returns the pools that a layer has.
 func pools(c hybrid.Cache) []kernel.Pool {
 	if !c.Main.Mem.Given() {
 		return nil
@@ -140,7 +139,7 @@ func pools(c hybrid.Cache) []kernel.Pool {
 	return []kernel.Pool{c.Main, c.Index}
 }
 
-// Pools returns the pools of every layer, for callers that read or write their bytes: latent rows, then pooled keys;
+// Pools returns the pools of every layer, for callers that read or write their bytes: latent rows, then keys of pools;
 // none for linear layers.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
@@ -150,26 +149,26 @@ func (m *Model) Pools() [][]kernel.Pool {
 	return out
 }
 
-// PageBytes returns the cache memory of one page and one window page over all layers.
+// PageBytes returns the size in bytes of one page and one window page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	s := m.sizes(cfg)
 	return s.Page + s.Window
 }
 
-// Window returns the distance in tokens within which a sequence needs a snapshot before its end.
+// Window returns the number of tokens before the end of a sequence in which it needs window pages.
 func (m *Model) Window() int { return hybrid.Window }
 
 // SnapshotSpacing returns the number of pages between the snapshots that are kept inside sequences: one snapshot in
 // 8192 tokens.
 func (m *Model) SnapshotSpacing() int { return 8192 / max(m.pageTokens, 256) }
 
-// WindowBytes returns the memory of a snapshot over all layers.
+// WindowBytes returns the size in bytes of a snapshot over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
 
-// StateBytes returns the memory of one state over all layers.
+// StateBytes returns the size in bytes of one state over all layers.
 func (m *Model) StateBytes(cfg *plan.Config) int64 { return m.sizes(cfg).State }
 
-// PageParts appends the rows and pooled keys of a page, layer by layer.
+// PageParts appends the tensors of a page, layer by layer: rows and keys of pools.
 func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	for _, c := range m.caches {
 		for _, p := range pools(c) {
@@ -179,7 +178,7 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	return parts
 }
 
-// WindowParts appends the snapshot of a window page, layer by layer.
+// WindowParts appends the tensors of a window page, layer by layer: the snapshots of states.
 func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	for _, c := range m.caches {
 		c.Kept.Each(func(t kernel.Tensor, rows int) { parts = append(parts, model.Part(t, window, rows)) })

@@ -11,15 +11,15 @@ import (
 	"sparrow/plan"
 )
 
-// draftLayer is the drafting layer (glm53flash spec, 7): one residual stream, always sparse attention. With x the
-// tokens, g the mean of the target's residual streams after its last norm:
+// draftLayer is the drafting layer (glm53flash spec, 7): one residual stream, sparse attention. With x the tokens, g
+// the mean of the target's residual streams after its last norm:
 //
 //	u_t = eh_proj · [enorm(embed[x_{t+1}]) ; hnorm(g_t)]
 //	z_t = layer(u_t) at position t
 //	m_t = norm(z_t)
 //
-// and head · m_t are the logits of x_{t+2}. A chain continues with m_t instead of g_{t+1}. It uses the target's
-// embedding and head.
+// and head · m_t are the logits of x_{t+2}. The next pass of a chain uses m_t instead of g_{t+1}. Embedding and head
+// are the target's.
 type draftLayer struct {
 	layer               layer
 	enorm, hnorm, final kernel.Tensor
@@ -55,14 +55,14 @@ func (m *Model) DraftHead() error {
 // drafts reports whether a configuration uses the drafting layer.
 func (m *Model) drafts(cfg *plan.Config) bool { return m.draft != nil && cfg.N > 1 }
 
-// draft is a pass of the drafting layer.
+// draft holds the tensors of a pass of the drafting layer.
 type draft struct {
 	pass
-	rows       kernel.Tensor // i32 [T, 1]: hidden states that the rows continue
+	rows       kernel.Tensor // i32 [T, 1]: for each row, the row of the hidden states that it reads
 	from       kernel.Tensor // [T, streams*hidden]: the target's residual streams
 	e, g, x, u kernel.Tensor // [T, hidden]: embeddings, hidden states, normalised rows, the layer's residual rows
 	pair       kernel.Tensor // [T, 2*hidden]: e and g, normalised and joined
-	m          kernel.Tensor // [T, hidden]: outputs of the layer, which a chain continues
+	m          kernel.Tensor // [T, hidden]: outputs of the layer, which the next pass of a chain reads
 }
 
 func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
@@ -82,7 +82,7 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 		return nil, err
 	}
 	d.rows = d.in.Array(plan.HiddenRows)
-	// The layer's inputs are made before anything else of the pass is computed.
+	// The inputs of the layer use the same memory as later operations of the pass: they are computed first.
 	d.e, d.g, d.pair = a.Take(act, p.Rows, h), a.Take(act, p.Rows, h), a.Take(act, p.Rows, 2*h)
 	d.from = a.Take(act, p.Rows, m.config.Hyper.Streams*h)
 	a.Reset(d.attn.Kept)
@@ -90,7 +90,6 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return d, nil
 }
 
-// Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	m, block := d.pass.m, attn.NewBlock(d.plan, words)
 	if len(m.caches) == len(m.layers) {
@@ -112,7 +111,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// source returns the rows that a pass continues: the target's residual streams, or in a chain the layer's own outputs.
+// source returns the hidden states that the pass reads: the target's residual streams, or in a chain the outputs of the
+// drafting layer.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassChain {
 		return &d.work.drafted
@@ -128,7 +128,7 @@ func (d *draft) build() (kernel.Program, error) {
 	n, c := m.draft, m.config
 	eps, h, cache := c.RMSEps, c.Hidden, m.caches[c.Layers]
 	d.list.At("drafting layer", -1)
-	if d.plan.Pass == plan.PassChain { // rows that a chain continues are already normalised
+	if d.plan.Pass == plan.PassChain { // hidden states of a chain are already normalised
 		d.list.Add(kernel.TakeArgs{Out: d.g, X: d.source().mem, Rows: d.rows})
 	} else {
 		d.list.Add(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.rows})
@@ -154,7 +154,7 @@ func (d *draft) build() (kernel.Program, error) {
 	return d.list.Compile()
 }
 
-// Ended lets a chain continue the outputs of this pass.
+// Ended makes the outputs of this pass valid as inputs of the next pass of a chain, unless the pass failed.
 func (d *draft) Ended(err error) {
 	if err == nil {
 		d.work.drafted.rows = d.plan.Rows

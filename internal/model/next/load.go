@@ -31,7 +31,6 @@ func prefixOf(l *nn.Loader) string {
 	return prefixes[0]
 }
 
-// load reads every tensor of the checkpoint.
 func (m *Model) load(l *nn.Loader) {
 	c, p := m.config, prefixOf(l)
 	m.embed = l.Table(p+"embed_tokens.weight", c.Vocab, c.Hidden)

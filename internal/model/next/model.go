@@ -1,12 +1,12 @@
-// Package next runs GLM-5.3-Flash (glm5_next): layers of linear attention with a state per sequence and layers of
-// sparse attention over pooled index keys, with residual streams mixed by hyper-connections.
+// Package next runs GLM-5.3-Flash (glm5_next): layers of linear attention with a state for each sequence, and layers of
+// sparse attention whose indexer has keys for pools of tokens. Residual streams are mixed by hyper-connections.
 //
-// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
-// written against the operations of package kernel; it is independent of the device and never reads the elements of a
-// tensor.
+// The inputs of a pass are token ids, a plan, page tables and a state for each sequence; its outputs are the logits of
+// chosen rows. A pass consists of operations of package kernel. It does not depend on the device and never reads the
+// elements of a tensor.
 //
-// The cache of a sequence is in pages (latent rows and pooled keys of the layers that select) and in a State. A
-// snapshot of the state after every page is in the page's window page, so that other sequences can continue there.
+// A sequence has pages, with latent rows and keys of pools, and a State. Window pages hold snapshots of the state at
+// the ends of pages, from which other sequences can continue.
 package next
 
 import (
@@ -33,7 +33,7 @@ type Model struct {
 	layers []layer
 	norm   kernel.Tensor
 	head   kernel.Matrix
-	draft  *draftLayer // nil if there is none
+	draft  *draftLayer // nil if the checkpoint has no drafting layer
 	tally  *model.Tally
 	nn.Homes
 	model.Sequences[*hybrid.State]
@@ -43,7 +43,7 @@ type Model struct {
 	pages      int
 	windows    int
 	allocated  int  // number of times that the cache was allocated
-	holds      bool // whether verified rows are held back until they are accepted
+	holds      bool // verified rows are held back until they are accepted
 }
 
 // workspace is the memory in which passes run.
@@ -53,7 +53,7 @@ type workspace struct {
 	drafted residual // outputs of the latest pass of the drafting layer
 }
 
-// residual holds the rows that a drafting pass continues.
+// residual holds the hidden states that are the inputs of a drafting pass.
 type residual struct {
 	mem  kernel.Tensor // activation [maximum rows of a pass, width]
 	rows int           // rows of the latest pass; 0 while they are not valid
@@ -89,7 +89,7 @@ func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, nil
 }
 
-// Facts returns the properties of a config that the planner reads. No weights are needed.
+// Facts returns the properties of a config that plans depend on. No weights are needed.
 func Facts(c *config.Next) plan.Model {
 	return plan.Model{
 		Family:     plan.GLM5Next,
@@ -109,17 +109,17 @@ func Facts(c *config.Next) plan.Model {
 // Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts returns the properties that the planner reads.
+// Facts returns the properties that plans depend on.
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
 
-// CountExperts lets passes that are arranged from then on count which experts rows choose.
+// CountExperts enables counting of chosen experts in all passes that are arranged later.
 func (m *Model) CountExperts() (err error) {
 	c := m.config
 	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
 	return err
 }
 
-// ReadExperts adds the counts since the previous call.
+// ReadExperts adds the counts since the previous call to the table.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place returns the current operation of the pass in progress.
@@ -128,7 +128,7 @@ func (m *Model) Place() string { return m.list.Place() }
 // Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Bind allocates the rows that drafting passes continue.
+// Bind allocates the hidden states that drafting passes read, for passes of at most the given number of rows.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
 	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}

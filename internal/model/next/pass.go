@@ -12,12 +12,12 @@ import (
 	"sparrow/plan"
 )
 
-// pass has the common parts of the target's pass and the drafting pass. Attention, feed-forward blocks and the head
-// follow each other and share memory.
+// pass holds the tensors that passes of the main layers and of the drafting layer have. Attention, feed-forward blocks
+// and head run one after another and use the same memory.
 type pass struct {
 	m    *Model
 	work *workspace
-	list *kernel.Builder // operations of the pass, while they are listed
+	list *kernel.Builder // builder of the list of operations
 	plan *plan.Plan
 	made model.Compiled
 
@@ -36,13 +36,13 @@ type pass struct {
 	batch hybrid.Batch
 }
 
-// Arrange lays out a pass of the model, or of its drafting layer.
+// Arrange takes the tensors of a pass of the main layers, or of the drafting layer, from an arena.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
 	if p.Rows > w.streams.mem.Rows {
 		return nil, fmt.Errorf("next: workspace holds %d rows, pass has %d", w.streams.mem.Rows, p.Rows)
 	}
-	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
+	// Memory for at least one state must exist, also for passes that are arranged before the first sequence exists.
 	if err := m.Reserve(1); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// begin allocates the first part of the arena: inputs and outputs. width is the width of a residual row.
+// begin takes the inputs and outputs of a pass from the arena. width is the number of values of a residual row.
 func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, width int) {
 	m := work.m
 	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
@@ -74,7 +74,8 @@ func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.
 	s.choices.Count(m.tally, s.in.Array(plan.Lengths))
 }
 
-// arrange lays out attention and feed-forward blocks of the given layers, and leaves the arena where the head begins.
+// arrange takes the tensors of attention and feed-forward blocks of the given layers from the arena. The tensors of the
+// head are taken afterwards.
 func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error {
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -99,13 +100,11 @@ func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error 
 	return nil
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
-// prepare fills the arrays of every pass.
+// prepare fills the input arrays that every pass has.
 func (s *pass) prepare(in *model.Input, block attn.Block) error {
 	m := s.m
 	if len(m.caches) == 0 {
@@ -136,7 +135,7 @@ func (s *pass) prepare(in *model.Input, block attn.Block) error {
 	return block.FillLogits(&in.Batch)
 }
 
-// feedForward adds the block's output for x to out, which may hold a residual row.
+// feedForward adds the output of layer i's feed-forward block for x to out.
 func (s *pass) feedForward(i int, l *layer, out, x kernel.Tensor) {
 	if l.dense != nil {
 		l.dense.Run(s.list, &s.dense, nn.MLPArgs{X: x, Out: out, Add: true})
@@ -145,12 +144,12 @@ func (s *pass) feedForward(i int, l *layer, out, x kernel.Tensor) {
 	l.experts.Run(s.list, &s.moe, out, x, s.plan.PromptRows(), s.choices.ExpertTap(i))
 }
 
-// target is a pass through the model's own layers.
+// target holds the tensors of a pass through the main layers.
 type target struct {
 	pass
 	sub       nn.Sublayer
 	streams   kernel.Tensor // [T, streams*hidden]: residual streams
-	collapsed kernel.Tensor // [L, hidden]: output rows, in which the streams are combined
+	collapsed kernel.Tensor // [L, hidden]: output rows: sums of the streams
 }
 
 // Prepare checks the states and fills the input block.
@@ -160,14 +159,14 @@ func (s *target) Prepare(in *model.Input, words []int32) error {
 		return fmt.Errorf("next: forward: %w", err)
 	}
 	for _, st := range s.batch.States {
-		if st != nil { // nil: padding
+		if st != nil { // nil for padding
 			st.Begin()
 		}
 	}
 	return nil
 }
 
-// Program is embedding, every layer and the head.
+// Program returns the operations of the embedding, every layer and the head.
 func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
 func (s *target) build() (kernel.Program, error) {
@@ -211,7 +210,7 @@ func (s *target) blockOf(i int, l *layer, out, x kernel.Tensor) {
 	l.experts.Write(s.list, &s.moe, out, x, s.plan.PromptRows(), s.choices.ExpertTap(i))
 }
 
-// Ended lets drafting passes continue the rows of this one.
+// Ended makes the hidden states of this pass valid as inputs of drafting passes, unless the pass failed.
 func (s *target) Ended(err error) {
 	if err == nil {
 		s.work.streams.rows = s.plan.Rows

@@ -8,12 +8,12 @@ import (
 )
 
 // MLP is a gated feed-forward block: down(silu(gate x) * up x). Gate and up are clamped if there is a Limit
-// (kernel.GateArgs). With several ranks, each rank has rows of gate and up and the same columns of down, so its
-// output is a part of a sum over ranks.
+// (kernel.GateArgs). With several ranks, each rank has some rows of gate and up, and the corresponding columns of down,
+// so its output is a part of a sum over ranks.
 type MLP struct {
 	Gate, Up, Down kernel.Matrix
 	Limit          float32
-	joins          bool // whether the device multiplies by joined matrices
+	joins          bool // the device can multiply by joined matrices (kernel.Joiner)
 }
 
 // LoadMLP loads the gate, up and down projections: prefix+"gate_proj.weight" and so on.
@@ -21,7 +21,7 @@ func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
 	return LoadMLPOf(l, prefix+"gate_proj.weight", prefix+"up_proj.weight", prefix+"down_proj.weight", hidden, inner)
 }
 
-// LoadMLPOf loads projections of any names.
+// LoadMLPOf loads the projections with the given names.
 func LoadMLPOf(l *Loader, gate, up, down string, hidden, inner int) MLP {
 	m := MLP{Gate: l.MatrixRows(gate, inner, hidden), Up: l.MatrixRows(up, inner, hidden),
 		Down: l.MatrixColumns(down, hidden, inner)}
@@ -29,12 +29,12 @@ func LoadMLPOf(l *Loader, gate, up, down string, hidden, inner int) MLP {
 	return m
 }
 
-// MLPSpace is the memory of a block in one pass: activation [T, inner] each.
+// MLPSpace holds the temporary tensors of a block in a pass: activation [T, inner] each.
 type MLPSpace struct {
 	gate, up kernel.Tensor
 }
 
-// Arrange allocates the memory of a block for the given number of rows.
+// Arrange takes the temporary tensors for the given number of rows from an arena.
 func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpace {
 	if n := m.Gate.Out(); m.joins && n == m.Up.Out() {
 		both := a.Take(activation, rows, 2*n)
@@ -43,16 +43,17 @@ func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpa
 	return MLPSpace{gate: a.Take(activation, rows, m.Gate.Out()), up: a.Take(activation, rows, m.Up.Out())}
 }
 
-// MLPArgs is a run of a block.
+// MLPArgs are the arguments of Run.
 type MLPArgs struct {
 	X   kernel.Tensor // activation [T, hidden]: input rows
 	Out kernel.Tensor // activation [T, hidden]: the rank's part of the sum
-	Add bool          // add to the values of Out
-	// a product of X, such as a router's, that is computed together with the block's own products; not given for none
+	Add bool          // the output is added to the values of Out
+	// With is another product of X, such as the router's, that is computed together with those of the block; it may be
+	// the zero Projection.
 	With kernel.Projection
 }
 
-// Run computes the block's output and another product of its input. Products of the same rows go together.
+// Run computes the block's output and, if With is given, another product of its input.
 func (m *MLP) Run(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
 	m.Begin(list, s, a)
 	m.Finish(list, s, a)
@@ -76,15 +77,15 @@ func (m *MLP) Finish(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
 // MoE is a mixture of experts with shared experts that process every token.
 type MoE struct {
 	Router  kernel.Matrix // [experts, hidden]
-	Bias    kernel.Tensor // f32 [1, experts]: for the choice only
+	Bias    kernel.Tensor // f32 [1, experts]: added to scores for the choice only
 	Experts kernel.Experts
 	Part    kernel.Part // range of all experts that this rank has
 	Shared  *MLP        // nil without shared experts
 	Choice  Choice
-	Limit   float32 // limit to which gate and up of experts are clamped (kernel.GateArgs); 0 for none
+	Limit   float32 // limit to which gate and up of experts are clamped (kernel.GateArgs); 0: not clamped
 }
 
-// SetLimit clamps gate and up of all experts, the shared ones too.
+// SetLimit sets the limit to which gate and up of all experts, including shared experts, are clamped.
 func (m *MoE) SetLimit(limit float32) {
 	if m.Limit = limit; m.Shared != nil {
 		m.Shared.Limit = limit
@@ -101,7 +102,7 @@ type Choice struct {
 // MoEShape holds the sizes of a mixture of experts.
 type MoEShape struct{ Hidden, Inner, Experts, Shared int }
 
-// LoadMoE loads router, experts and shared experts of a layer below prefix.
+// LoadMoE loads router, experts and shared experts of a layer; prefix is the prefix of their tensor names.
 func LoadMoE(l *Loader, layer int, prefix string, s MoEShape, c Choice) MoE {
 	m := MoE{
 		Router: l.Matrix(prefix+"gate.weight", s.Experts, s.Hidden),
@@ -128,14 +129,14 @@ func LoadMoE(l *Loader, layer int, prefix string, s MoEShape, c Choice) MoE {
 	return m
 }
 
-// MoESpace is the memory of a mixture of experts in one pass.
+// MoESpace holds the temporary tensors of a mixture of experts in a pass.
 type MoESpace struct {
 	shared       MLPSpace
 	logits       kernel.Tensor // f32 [T, experts]
 	ids, weights kernel.Tensor // i32 and f32 [T, k]
 }
 
-// Arrange allocates the memory of a mixture for the given number of rows.
+// Arrange takes the temporary tensors for the given number of rows from an arena.
 func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpace {
 	s := MoESpace{logits: a.Take(kernel.F32, rows, m.Router.Out()), ids: a.Take(kernel.I32, rows, m.Choice.TopK),
 		weights: a.Take(kernel.F32, rows, m.Choice.TopK)}
@@ -147,14 +148,13 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 
 // Run adds the weighted experts and the shared experts to h. The shared experts come first, so that the sum of a row
 // has a fixed order. With several ranks, the first rank adds its part to h and the other ranks overwrite h with their
-// parts; the caller sums over ranks. The choice of experts passes through tap. The first `prompt` rows belong to
+// parts; the caller sums over ranks. tap records or replaces the choice of experts. The first `prompt` rows belong to
 // prompts.
 func (m *MoE) Run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	m.run(list, s, h, x, prompt, tap, list.First())
 }
 
-// Write computes what Run adds, but overwrites h. It is for models with shared experts, whose output is written
-// first.
+// Write is like Run, but overwrites h. The model must have shared experts, whose output is written first.
 func (m *MoE) Write(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	m.run(list, s, h, x, prompt, tap, false)
 }
@@ -175,7 +175,7 @@ func (m *MoE) run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt 
 	list.Add(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
 	tap.Pass(list, s.ids, s.weights)
-	if hosted { // the shared experts run while the host's workers compute
+	if hosted { // the shared experts run while workers on the host compute
 		list.Add(kernel.PostArgs{ExpertArgs: run})
 		if m.Shared != nil {
 			m.Shared.Finish(list, &s.shared, shared)

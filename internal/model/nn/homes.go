@@ -6,17 +6,17 @@ import (
 	"sparrow/kernel"
 )
 
-// Homes has the routed experts of a model by layer, which a device may move between memories.
+// Homes holds the routed experts of a model by layer, for devices that can move experts between memories.
 type Homes struct {
 	dev    kernel.Device
 	layers map[int]kernel.Experts
 }
 
-// Homes returns the homes of all loaded layers, on the device that they were loaded for.
+// Homes returns the routed experts of all loaded layers; dev is the device for which they were loaded.
 func (l *Loader) Homes(dev kernel.Device) Homes { return Homes{dev, l.homes} }
 
-// SwapExperts makes expert `in` of a layer, which is in host memory, resident in place of expert `out`, which gets
-// the methods of `in`.
+// SwapExperts makes expert `in` of a layer, which is in host memory, resident, and moves expert `out` to host memory,
+// with the previous methods of `in`.
 func (h Homes) SwapExperts(layer, in, out int) error {
 	x, ok := h.layers[layer]
 	if !ok {

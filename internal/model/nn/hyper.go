@@ -5,19 +5,19 @@ import (
 	"sparrow/kernel"
 )
 
-// Site holds the parameters with which a sublayer reads and writes n residual streams.
+// Site holds the parameters of hyper-connections for one sublayer and n residual streams.
 type Site struct {
 	Fn          kernel.Matrix // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
 	Base, Scale kernel.Tensor
 }
 
-// Site reads the parameters of a site whose names begin with a prefix: a matrix [mix, columns] and vectors.
+// Site loads the parameters of a Site, whose tensor names begin with prefix: a matrix [mix, columns] and vectors.
 func (l *Loader) Site(at func(string) string, prefix string, columns, mix, scales int) Site {
 	return Site{Fn: l.Matrix(at(prefix+"fn"), mix, columns), Base: l.Vector(at(prefix+"base"), mix),
 		Scale: l.Vector(at(prefix+"scale"), scales)}
 }
 
-// Sublayer is the memory between the residual streams and a sublayer.
+// Sublayer holds the tensors between the residual streams and a sublayer.
 type Sublayer struct {
 	config.Hyper
 	normEps         float32
@@ -25,7 +25,7 @@ type Sublayer struct {
 	X, Out          kernel.Tensor // [T, hidden]
 }
 
-// TakeSublayer allocates the memory of a sublayer for a number of rows.
+// TakeSublayer takes the tensors of a Sublayer for the given number of rows from an arena.
 func TakeSublayer(a *kernel.Arena, act kernel.DType, rows int, c *config.Config, h config.Hyper) Sublayer {
 	n := h.Streams
 	return Sublayer{Hyper: h, normEps: c.RMSEps, Mix: a.Take(kernel.F32, rows, n*(2+n)),
@@ -33,8 +33,8 @@ func TakeSublayer(a *kernel.Arena, act kernel.DType, rows int, c *config.Config,
 		Out: a.Take(act, rows, c.Hidden)}
 }
 
-// Run reads the mixture of the streams that pre computes, normalises it, runs the sublayer, and writes the output
-// back to all streams.
+// Run computes the sublayer's input from the streams with pre, normalises it, runs the sublayer, and adds the output to
+// all streams.
 func (t *Sublayer) Run(list *kernel.Builder, at *Site, norm kernel.Tensor, pre kernel.HyperPreArgs,
 	run func(out, x kernel.Tensor)) {
 	list.Add(kernel.MultiplyArgs{Out: t.Mix, X: pre.X, W: at.Fn})

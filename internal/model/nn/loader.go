@@ -1,4 +1,4 @@
-// Package nn has the parts that all model families share: loading of named weights, and the blocks built from them.
+// Package nn has the parts that all model families use: loading of weights by name, and feed-forward blocks.
 //
 // The inputs are a checkpoint and a device; the outputs are weights that the device has prepared, and blocks that call
 // the operations of package kernel. The package never reads the elements of a tensor on a device.
@@ -18,11 +18,11 @@ import (
 	"sparrow/weight"
 )
 
-// ErrTensors is wrapped when the tensors of a checkpoint do not fit its config.
+// ErrTensors is wrapped if the tensors of a checkpoint do not match its config.
 var ErrTensors = errors.New("the checkpoint's tensors do not fit its configuration")
 
-// TensorError lists all problems of the tensors of a checkpoint, a sentence each, sorted: missing tensors, shapes and
-// types that do not fit, and superfluous tensors. It wraps ErrTensors.
+// TensorError lists all problems of the tensors of a checkpoint as sorted sentences: missing tensors, wrong shapes and
+// types, and superfluous tensors. It wraps ErrTensors.
 type TensorError struct{ Problems []string }
 
 // Error lists the first problems.
@@ -30,7 +30,7 @@ func (e *TensorError) Error() string {
 	return fmt.Sprintf("%v: %s", ErrTensors, e.First(200))
 }
 
-// First returns the number of problems and the first of them, a line each.
+// First returns the number of problems and at most `most` problems, one in a line.
 func (e *TensorError) First(most int) string {
 	n, number := len(e.Problems), "1 problem"
 	if n != 1 {
@@ -45,8 +45,7 @@ func (e *TensorError) First(most int) string {
 
 func (e *TensorError) Unwrap() error { return ErrTensors }
 
-// Loader reads tensors of a checkpoint by name and shape. It never stops at the first problem: Finish reports all of
-// them.
+// Loader reads tensors of a checkpoint by name and shape. It collects all problems, which Finish returns.
 type Loader struct {
 	// Pow2Rows is the value of kernel.Weight.Pow2Rows for every weight that is loaded.
 	Pow2Rows bool
@@ -55,26 +54,27 @@ type Loader struct {
 	// Placement states where experts are stored; nil if all are on the device. Host computes the experts of the CPU.
 	Placement *placement.Placement
 	Host      ExpertHost
-	// Movable experts may change their homes while the model serves.
+	// Movable means that experts may move between device and host memory after loading.
 	Movable bool
-	// Described weights are checked by their types and shapes, and not read.
+	// Described means that only types and shapes of weights are checked.
 	Described bool
 
 	from     *weight.Checkpoint
 	dev      Device
-	groups   int // number of groups of heads, while Heads loads weights
+	groups   int // number of groups of heads during a call of Heads; else 0
 	used     map[string]bool
 	problems []string
 	skipped  []string
 	err      error           // error of the device, not of the checkpoint
 	failed   map[string]bool // texts of the errors in err
 	onTensor func(name string)
-	patterns map[patternOf][]byte   // patterns of random packed values
+	patterns map[patternOf][]byte   // stored patterns of random packed values
 	homes    map[int]kernel.Experts // experts of each layer that has any
-	empty    []byte                 // zero bytes that stand for matrices that are not read
+	empty    []byte                 // zero bytes, used for matrices that are not read
 }
 
-// patternOf is a type with a distribution: tensors that have both in common repeat the same pattern.
+// patternOf is an element type with a distribution. Tensors with the same type and distribution repeat the same
+// pattern.
 type patternOf struct {
 	dtype  kernel.DType
 	values kernel.Drawn
@@ -86,12 +86,13 @@ type Device interface {
 	kernel.Preparer
 }
 
-// ExpertHost keeps the experts that the CPU computes, layer by layer.
+// ExpertHost prepares the experts that the CPU computes, layer by layer.
 type ExpertHost interface {
 	Prepare(layer int, w kernel.ExpertWeights) (kernel.HostExperts, error)
 }
 
-// NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
+// NewLoader returns a loader from a checkpoint to a device. onTensor, if not nil, is called once for each tensor, for
+// progress bars.
 func NewLoader(from *weight.Checkpoint, dev Device, onTensor func(name string)) *Loader {
 	l := &Loader{from: from, dev: dev, used: map[string]bool{}, failed: map[string]bool{},
 		onTensor: onTensor, homes: map[int]kernel.Experts{}}
@@ -136,7 +137,7 @@ func (l *Loader) Matrix(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.Weight(name, out, in), kernel.Projected)
 }
 
-// table loads a rank's rows of a table. Lookups apply no scales, so it must hold plain floats.
+// table loads a rank's rows of a table. Its values must be floats without scales, because lookups apply no scales.
 func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Matrix {
 	w := l.rows(name, rows, cols)
 	if w.Scale.Given() {
@@ -192,7 +193,7 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	return x
 }
 
-// place assigns methods to experts, and gives the host the experts that it computes.
+// place sets the methods of experts and prepares those that the host computes.
 func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
 	w.Methods = l.Placement.Layer(layer)
 	if !w.Split() {
@@ -221,7 +222,7 @@ func (l *Loader) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
 	return m
 }
 
-// Weight finds a weight [out, in] with its block scales, as the checkpoint stores it.
+// Weight returns a weight [out, in] with its block scales, as stored in the checkpoint.
 func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	m, ok := l.matrix(name, out, in)
 	if !ok {
@@ -268,8 +269,8 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	return v
 }
 
-// packed returns the bytes of a tensor of packed values of four bits, of its scales, or of blocks: the checkpoint's, or
-// a pattern that all tensors of one type and distribution repeat.
+// packed returns the bytes of a tensor of packed four-bit values, of their scales, or of blocks: those of the
+// checkpoint or, for random weights, a repeated pattern (patternOf).
 func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {
@@ -290,18 +291,17 @@ func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	return v
 }
 
-// draws reports whether the device generates random values.
+// draws reports whether the device can generate random values.
 func (l *Loader) draws() bool {
 	_, ok := l.dev.(kernel.Drawer)
 	return ok
 }
 
-// drawn returns a tensor's distribution.
 func drawn(t *weight.Tensor) kernel.Drawn {
 	return kernel.Drawn{Seed: t.Drawn.Seed, Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}
 }
 
-// matrix finds a weight and checks its shape.
+// matrix returns a weight of the checkpoint, after checking its shape.
 func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 	if !l.from.HasMatrix(name) {
 		l.use(name)
@@ -333,8 +333,8 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 	return m, true
 }
 
-// arrange prepares a matrix for reading. If weights are only described, all matrices that are stored in another order
-// share memory without contents.
+// arrange converts a matrix that is stored in another order. If weights are only described, all such matrices use the
+// same zero bytes.
 func (l *Loader) arrange(m *weight.Matrix) error {
 	switch {
 	case !l.Described:
@@ -369,7 +369,7 @@ func (l *Loader) vector(name string, n int) (*weight.Tensor, bool) {
 	return nil, false
 }
 
-// Vector loads a vector of n values, widened to float32: norms and biases are small and read by every row.
+// Vector loads a vector of n values, converted to float32, such as norms and biases, which are small.
 func (l *Loader) Vector(name string, n int) kernel.Tensor {
 	t, ok := l.vector(name, n)
 	if !ok {
@@ -378,12 +378,12 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 	return l.widened(t, 1, n)
 }
 
-// widened copies a tensor of plain floats as float32.
+// widened returns a copy of a tensor of floats without scales as float32.
 func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 	return l.floats(l.read(t, rows*cols), rows, cols)
 }
 
-// read returns the n values of a tensor of plain floats.
+// read returns the n values of a tensor of floats without scales.
 func (l *Loader) read(t *weight.Tensor, n int) []float32 {
 	v := make([]float32, n)
 	if t.Drawn != nil {
@@ -400,7 +400,7 @@ func (l *Loader) read(t *weight.Tensor, n int) []float32 {
 	return got
 }
 
-// scales returns block scales: scales of groups of a row in the checkpoint's type, other scales, which are few, as
+// scales returns the scales of a matrix: scales of groups of a row in the type of the checkpoint, other scales as
 // float32.
 func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 	t := m.Scale
@@ -468,8 +468,8 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Join reports whether the device multiplies by joined matrices, and if so calls tell, which declares the matrices
-// that belong together.
+// Join reports whether the device can multiply by joined matrices. If so, it calls tell, which passes the groups of
+// matrices to the device.
 func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	j, ok := l.dev.(kernel.Joiner)
 	if ok && l.err == nil && len(l.problems) == 0 {
@@ -478,8 +478,8 @@ func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	return ok
 }
 
-// Finish reports every missing, misshapen and superfluous tensor as a TensorError. Known tensors other than those of
-// the text network are skipped (Skipped).
+// Finish ends the load. It returns a TensorError if tensors are missing, have wrong shapes or are superfluous. Known
+// tensors that the text network does not use are skipped (Skipped).
 func (l *Loader) Finish() error {
 	if d, ok := l.dev.(kernel.BulkLoader); ok {
 		l.fail(d.EndLoad())

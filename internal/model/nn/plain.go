@@ -9,7 +9,7 @@ import (
 	"sparrow/weight"
 )
 
-// find looks a tensor up by name and exact shape.
+// find returns the tensor with the given name, after checking that it has exactly the given shape.
 func (l *Loader) find(name string, shape ...int) (*weight.Tensor, bool) {
 	l.use(name)
 	t, ok := l.from.Tensor(name)
@@ -24,7 +24,7 @@ func (l *Loader) find(name string, shape ...int) (*weight.Tensor, bool) {
 	return t, true
 }
 
-// Floats loads a small matrix [rows, cols] of plain floats, widened to float32.
+// Floats loads a small matrix [rows, cols] of floats without scales, converted to float32.
 func (l *Loader) Floats(name string, rows, cols int) kernel.Tensor {
 	t, ok := l.find(name, rows, cols)
 	if !ok {
@@ -33,8 +33,8 @@ func (l *Loader) Floats(name string, rows, cols int) kernel.Tensor {
 	return l.widened(t, rows, cols)
 }
 
-// Channels loads convolutions of each channel, [n, 1, taps] each, one below the other, widened to float32: [all n,
-// taps].
+// Channels loads the weights of several convolutions over channels, [n, 1, taps] each. The result is one float32 tensor
+// [number of names * n, taps].
 func (l *Loader) Channels(names []string, n, taps int) kernel.Tensor {
 	var all []float32
 	for _, name := range names {
@@ -47,7 +47,7 @@ func (l *Loader) Channels(names []string, n, taps int) kernel.Tensor {
 	return l.floats(all, len(names)*n, taps)
 }
 
-// Indices loads a matrix [rows, cols] of whole numbers from 0 to below limit.
+// Indices loads a matrix [rows, cols] of integers in [0, limit).
 func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 	t, ok := l.find(name, rows, cols)
 	if !ok {
@@ -72,7 +72,7 @@ func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 	return out
 }
 
-// indices reads a matrix of whole numbers. Drawn ones are below limit and all different within a row.
+// indices reads a matrix of integers. Random integers are below limit and all different within a row.
 func indices(t *weight.Tensor, limit int) ([]int32, error) {
 	if t.Drawn == nil {
 		return weight.ReadI32(t)
@@ -94,7 +94,7 @@ func indices(t *weight.Tensor, limit int) ([]int32, error) {
 	return v, nil
 }
 
-// Stack loads a tensor [n, out, in] of plain floats as n weights that share its memory, as the checkpoint stores them.
+// Stack loads a tensor [n, out, in] of floats without scales as n weights, which are views of its memory.
 func (l *Loader) Stack(name string, n, out, in int) []kernel.Weight {
 	list := make([]kernel.Weight, n)
 	t, ok := l.find(name, n, out, in)

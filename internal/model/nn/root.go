@@ -6,13 +6,14 @@ import (
 	"sparrow/kernel"
 )
 
-// RootShape has the sizes of a feed-forward block whose router uses the square root of softplus.
+// RootShape holds the sizes of a feed-forward block whose router uses the square root of softplus.
 type RootShape struct {
 	Hidden, Inner, Experts, Shared, TopK int
 	Scale, Limit                         float32
 }
 
-// RootExperts is the feed-forward block of one layer: shared experts, and routed ones chosen by score and bias.
+// RootExperts is the feed-forward block of one layer: shared experts, and routed experts that are chosen by score and
+// bias.
 type RootExperts struct {
 	shape  RootShape
 	router kernel.Matrix // [experts, hidden]
@@ -22,7 +23,7 @@ type RootExperts struct {
 	shared MLP
 }
 
-// LoadRootExperts reads the block of a layer; at returns the full name of each of its tensors.
+// LoadRootExperts loads the feed-forward block of a layer; at returns the full name of each of its tensors.
 func LoadRootExperts(l *Loader, layer int, at func(string) string, s RootShape) RootExperts {
 	e := RootExperts{shape: s,
 		router: l.Matrix(at("ffn.gate.weight"), s.Experts, s.Hidden),
@@ -42,27 +43,27 @@ func LoadRootExperts(l *Loader, layer int, at func(string) string, s RootShape) 
 	return e
 }
 
-// RootSpace is the memory of a block in one pass.
+// RootSpace holds the temporary tensors of a block in a pass.
 type RootSpace struct {
 	shared       MLPSpace
 	logits       kernel.Tensor // f32 [T, experts]
 	ids, weights kernel.Tensor // i32 and f32 [T, k]
 }
 
-// Arrange allocates the memory of a pass.
+// Arrange takes the temporary tensors for the given number of rows from an arena.
 func (e *RootExperts) Arrange(a *kernel.Arena, activation kernel.DType, rows int) RootSpace {
 	return RootSpace{shared: e.shared.Arrange(a, activation, rows), logits: a.Take(kernel.F32, rows, e.router.Out()),
 		ids: a.Take(kernel.I32, rows, e.shape.TopK), weights: a.Take(kernel.F32, rows, e.shape.TopK)}
 }
 
-// Tap records the choice of experts and replaces it.
+// Tap records or replaces the choice of experts.
 type Tap interface {
 	Pass(list *kernel.Builder, experts, weights kernel.Tensor)
 }
 
-// Add adds the operations of the block, whose output for x goes to out: shared experts first, then the chosen
-// experts, so that the sum of a row has one order. The first `prompt` rows belong to prompts. The choice goes through
-// tap.
+// Add adds the operations of the block, which write the output for x to out: shared experts first, then the chosen
+// experts, so that sums are always in the same order. The first `prompt` rows belong to prompts. tap records or
+// replaces the choice.
 func (e *RootExperts) Add(list *kernel.Builder, s *RootSpace, out, x kernel.Tensor, prompt int, tap Tap) {
 	run := kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: e.shape.Limit,
 		Part: e.part, Prompt: prompt}
@@ -74,7 +75,7 @@ func (e *RootExperts) Add(list *kernel.Builder, s *RootSpace, out, x kernel.Tens
 	}
 	list.Add(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias, Scale: e.shape.Scale})
 	tap.Pass(list, s.ids, s.weights)
-	if hosted { // the shared experts run while the host's workers compute
+	if hosted { // the shared experts run while workers on the host compute
 		list.Add(kernel.PostArgs{ExpertArgs: run})
 		e.shared.Finish(list, &s.shared, shared)
 	}

@@ -8,12 +8,12 @@ import (
 )
 
 // With several ranks, each rank loads an equal shard of most weights: rows if the weight's outputs are divided among
-// ranks (heads, inner values, tokens), columns if its inputs are. Columns may be cut at the boundaries of scale
-// blocks or inside a block. On a device that runs alone a shard is the whole weight. A shard is a view of the
-// checkpoint's bytes.
+// ranks (heads, inner values, tokens), columns if its inputs are. A shard may begin inside a block of scales. On a
+// device that runs alone, a shard is the whole weight. Shards are views of the checkpoint's bytes.
 
 // Heads calls load, which loads weights of attention. They are divided into shards by groups of heads, padded with
-// zeros if the groups do not divide among the ranks, or are loaded whole if ranks divide attention by requests.
+// zeros if the number of groups is not a multiple of the number of ranks. If ranks divide attention by requests, they
+// are loaded whole.
 func (l *Loader) Heads(groups int, load func()) {
 	all := l.Ranks
 	l.Ranks, l.groups = all.Heads(), groups
@@ -30,7 +30,7 @@ func (l *Loader) Whole(load func()) {
 }
 
 // padded returns the number of rows, columns or values that the shards of n rows, columns or values have together:
-// more than n if groups of heads do not divide among the ranks.
+// more than n if groups of heads are padded.
 func (l *Loader) padded(n int) int {
 	if l.groups == 0 || n%l.groups != 0 {
 		return n
@@ -50,7 +50,7 @@ func (l *Loader) MatrixColumns(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.cut(name, "columns", w, in, kernel.Weight.PaddedColumns), kernel.Projected)
 }
 
-// LatentRows loads a rank's rows of the up-projection of latent rows.
+// LatentRows loads a rank's rows of the up-projection [out, in] of latent rows.
 func (l *Loader) LatentRows(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.rows(name, out, in), kernel.Latent)
 }
@@ -60,12 +60,12 @@ func (l *Loader) Table(name string, rows, cols int) kernel.Matrix {
 	return l.table(name, rows, cols, kernel.LookedUp)
 }
 
-// TiedTable loads a table that is also used to multiply rows.
+// TiedTable loads a rank's rows of a table that is also a matrix for products.
 func (l *Loader) TiedTable(name string, rows, cols int) kernel.Matrix {
 	return l.table(name, rows, cols, kernel.Tied)
 }
 
-// VectorShard loads a rank's values of a vector of n values, widened to float32.
+// VectorShard loads a rank's values of a vector of n values, converted to float32.
 func (l *Loader) VectorShard(name string, n int) kernel.Tensor {
 	t, ok := l.vector(name, n)
 	if !ok {
@@ -86,7 +86,7 @@ func (l *Loader) rows(name string, out, in int) kernel.Weight {
 	return l.cut(name, "rows", l.Weight(name, out, in), out, kernel.Weight.PaddedRows)
 }
 
-// cut returns a rank's share of n rows or columns of a weight, and of padding after them.
+// cut returns a rank's shard of n rows or columns of a weight, including padding.
 func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 	of func(w kernel.Weight, from, to int) (kernel.Weight, error)) kernel.Weight {
 	ranks := l.Ranks.Count()
@@ -122,7 +122,7 @@ func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 	return kernel.Weight{}
 }
 
-// supported lists the numbers of ranks that divide n parts.
+// supported lists the numbers of ranks among which n parts can be divided, for messages.
 func supported(n int, divides func(k int) bool) string {
 	var list []string
 	for k := 1; k <= min(n, 64); k++ {

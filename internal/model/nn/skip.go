@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// extra is a kind of tensor that released checkpoints contain and that the text network does not read.
+// extra is a kind of tensor that released checkpoints contain and that the text network does not use.
 type extra struct {
 	what  string
 	holds func(name string) bool
 }
 
-// extras are skipped wherever they are found; any other tensor that nothing reads is a problem.
+// extras lists the tensors that are skipped; any other tensor that is not loaded is a problem.
 var extras = []extra{
 	{"rotary frequencies, which are computed", suffixes(".inv_freq")},
 	{"static scales of cached keys and values; the cache has scales of its own", suffixes(".k_scale", ".v_scale",
@@ -35,7 +35,7 @@ func prefixes(begins ...string) func(string) bool {
 	}
 }
 
-// Skip marks every tensor of a part of the checkpoint that is not run as skipped.
+// Skip marks the tensors that holds accepts as skipped, because their part of the checkpoint is not run.
 func (l *Loader) Skip(what string, holds func(name string) bool) {
 	n := 0
 	for _, name := range l.from.Names() {
@@ -52,7 +52,7 @@ func (l *Loader) Skip(what string, holds func(name string) bool) {
 // Skipped lists the kinds of tensors that were not loaded, with their numbers.
 func (l *Loader) Skipped() []string { return l.skipped }
 
-// superfluous skips known extras and reports every other tensor that nothing has read.
+// superfluous skips the tensors in extras and adds a problem for every other tensor that was not loaded.
 func (l *Loader) superfluous() {
 	for _, e := range extras {
 		l.Skip(e.what, e.holds)

@@ -9,9 +9,9 @@ import (
 	"sparrow/weight"
 )
 
-// HostTable returns a table [rows, dim] whose rows are looked up by number. It stays in the mapped memory of the
-// checkpoint: plain floats, or F8_E4M3 with an F8_E8M0 for every 32 values of a row, in the tensor whose name ends
-// with scale instead of weight.
+// HostTable returns a table [rows, dim] whose rows are looked up by number. It is a view of the mapped checkpoint.
+// Values are floats without scales, or F8_E4M3 with an F8_E8M0 for every 32 values of a row, in the tensor whose name
+// ends with scale instead of weight.
 func (l *Loader) HostTable(name string, rows, dim int) *kernel.Table {
 	out := l.hostTable(name, rows, dim)
 	if p, ok := l.dev.(kernel.TablePreparer); ok && out != nil && out.Values.Given() {
@@ -57,7 +57,7 @@ func (l *Loader) hostTable(name string, rows, dim int) *kernel.Table {
 	return out
 }
 
-// Product loads two tensors of plain floats [rows, cols] and multiplies them value by value.
+// Product loads two tensors of floats without scales, [rows, cols], and returns their element-wise product.
 func (l *Loader) Product(a, b string, rows, cols int) kernel.Tensor {
 	var values [2][]float32
 	for i, name := range [...]string{a, b} {
@@ -77,15 +77,15 @@ func (l *Loader) Product(a, b string, rows, cols int) kernel.Tensor {
 	return l.floats(values[0], rows, cols)
 }
 
-// Zeros returns zeros in place of a weight that the checkpoint does not have and that adds nothing.
+// Zeros returns a float32 tensor of zeros, instead of a bias that the checkpoint does not have.
 func (l *Loader) Zeros(rows, cols int) kernel.Tensor {
 	t, err := kernel.New(l.dev, kernel.F32, rows, cols)
 	l.fail(err)
 	return t
 }
 
-// Prefixes matches tensors whose names begin with one of the words.
+// Prefixes returns a function that accepts names with one of the given prefixes.
 func Prefixes(begins ...string) func(string) bool { return prefixes(begins...) }
 
-// Suffixes matches tensors whose names end with one of the words.
+// Suffixes returns a function that accepts names with one of the given suffixes.
 func Suffixes(ends ...string) func(string) bool { return suffixes(ends...) }

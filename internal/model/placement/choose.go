@@ -12,47 +12,47 @@ import (
 	"sparrow/internal/unit"
 )
 
-// ErrNoRoom is wrapped when the experts of a model fit no split of the memories.
+// ErrNoRoom is wrapped if the experts of a model do not fit in device and host memory.
 var ErrNoRoom = errors.New("the experts do not fit")
 
 // ErrHost is wrapped in addition to ErrNoRoom if the host's memory is too small.
 var ErrHost = errors.New("the host has too little memory for the experts that are not on the device")
 
-// Ask has the inputs of a placement: sizes, memories, measured costs and use.
+// Ask holds the inputs of Choose: sizes of experts and memories, measured costs, and how often experts are chosen.
 type Ask struct {
-	Layers []int // experts of each layer, drafting layers last; 0 for none
-	Unused int   // layers at the end that no pass runs: drafting layers if nothing is drafted
+	Layers []int // number of experts of each layer, drafting layers last; 0 for layers without experts
+	Unused int   // number of layers at the end that are not run: drafting layers if drafting is disabled
 	Chosen int   // experts that a row uses in each layer with experts, over all ranks
 	Ranks  int   // ranks that share the experts of each layer equally; 0 means 1
-	Bytes  int64 // bytes of one expert, in either memory; an expert with two methods is in host memory twice
+	Bytes  int64 // bytes of one expert, in device and host memory; with two methods, it is in host memory twice
 	Format cost.Format
 	Type   string // type of the experts' values, for messages; empty means Format
 
-	Device int64 // bytes of device memory that experts may take; negative if the rest takes more than there is
-	Host   int64 // bytes of host memory that experts may take
+	Device int64 // bytes of device memory for experts; negative if everything else does not fit
+	Host   int64 // bytes of host memory for experts
 
-	// Machine has the rates of the CPU, of the bus, and of the device, which reads its own experts before it fetches
-	// others.
+	// Machine holds the rates of the CPU, the bus and the device. The device reads its resident experts before it
+	// fetches others.
 	cost.Machine
 	Chunk int          // rows of a prompt in one step
-	Rows  int          // rows of the decode step for which time is divided between CPU and bus; 0 means 1
-	Usage *usage.Table // nil: every expert is chosen equally often
+	Rows  int          // rows of the decode step for which experts are divided between CPU and bus; 0 means 1
+	Usage *usage.Table // nil means that every expert is chosen equally often
 	// OneMethod requires the same method in both phases, so that a token that is computed again has the same bits.
 	OneMethod bool
 }
 
-// Choice is a placement with its inputs and results.
+// Choice is a placement with the numbers that describe it.
 type Choice struct {
 	Placement *Placement `json:"-"`
 	Experts   int        `json:"experts"`
 	Resident  int        `json:"resident"` // experts in device memory
-	// Covered is the share of choices whose expert is in device memory.
+	// Covered is the fraction of choices whose expert is in device memory.
 	Covered     float64 `json:"covered"`
 	DeviceBytes int64   `json:"device_bytes"` // bytes of experts in device memory
 	HostBytes   int64   `json:"host_bytes"`
 	Decode      Method  `json:"-"` // method of experts in host memory
 	Prefill     Method  `json:"-"`
-	// Beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others.
+	// Beside is the fraction of experts in host memory that are fetched for decodes while the CPU computes the others.
 	Beside  float64  `json:"beside,omitempty"`
 	Reasons []string `json:"reasons"`
 }
@@ -87,7 +87,7 @@ func Choose(a Ask) (*Choice, error) {
 	}
 	c.Covered = 1
 	total, host := 0.0, 0.0
-	far := make([]float64, len(a.Layers)) // for each layer, sum of Beside over its experts so far, less those fetched
+	far := make([]float64, len(a.Layers)) // by layer: sum of Beside over its experts so far, minus fetched experts
 	for i, x := range all {
 		total += x.share
 		if i < fit {
@@ -115,14 +115,14 @@ func Choose(a Ask) (*Choice, error) {
 	return c, nil
 }
 
-// candidate is one expert that could stay on the device.
+// candidate is an expert that could be stored on the device.
 type candidate struct {
 	layer, expert int
-	share         float64 // share of rows that choose the expert
+	share         float64 // fraction of rows that choose the expert
 }
 
-// order lists all experts, beginning with those that the device should have. Experts that are chosen equally often
-// alternate over the layers: a layer is as slow as its part in host memory, so equal parts are best.
+// order lists all experts, first those that should be on the device. Experts that are chosen equally often alternate
+// between layers, so that all layers have equally many experts in host memory, which determine the time of a layer.
 func (a *Ask) order() []candidate {
 	var all []candidate
 	for l, n := range a.Layers {
@@ -154,11 +154,11 @@ func (a *Ask) refuse(all, fit int, need int64) error {
 		unit.Bytes(int64(all)*a.Bytes), fit, all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
 }
 
-// Times has the microseconds of one use of an expert in host memory, for each method.
+// Times holds the microseconds of one use of an expert in host memory, by method.
 type Times struct{ Computed, Fetched float64 }
 
-// TimesOf returns the times for a number of rows. Streams of prompts copy experts during computation and wait only for
-// their bytes.
+// TimesOf returns the times for a number of rows. If streamed is set, experts are copied during the computation of the
+// previous layer, as for prompts, so only the time of their bytes counts.
 func (a *Ask) TimesOf(rows float64, streamed bool) Times {
 	t := Times{Computed: float64(a.Bytes)/a.CPU.Rate(a.Format, rows) + a.CPU.Dispatch,
 		Fetched: float64(a.Bytes) / a.Bus.Rate}
@@ -168,7 +168,8 @@ func (a *Ask) TimesOf(rows float64, streamed bool) Times {
 	return t
 }
 
-// promptRows returns the number of rows of a prompt's step that choose an expert, if choices are spread evenly.
+// promptRows returns the number of rows of a prompt's step that choose an expert, if all experts are chosen equally
+// often.
 func (a *Ask) promptRows() float64 {
 	most := 1
 	for _, n := range a.Layers {
@@ -177,7 +178,6 @@ func (a *Ask) promptRows() float64 {
 	return max(float64(a.Chunk*a.Chosen)/float64(most*max(a.Ranks, 1)), 1)
 }
 
-// of returns the time of a method.
 func (t Times) of(m Method) float64 {
 	if m == Fetched {
 		return t.Fetched
@@ -189,14 +189,14 @@ func (t Times) of(m Method) float64 {
 // that there is no work to divide between CPU and bus.
 const fewRows = 4
 
-// beside returns the share of experts in host memory that are fetched for decodes while the CPU computes the others,
-// so that both end together after the device has read its own experts.
+// beside returns the fraction of experts in host memory that should be fetched for decodes while the CPU computes the
+// others, so that both end at the same time.
 func (a *Ask) beside(c *Choice) float64 {
 	if a.Rows <= fewRows || c.Resident == c.Experts || c.Decode != Computed || c.Prefill != Fetched {
 		return 0
 	}
 	t := a.TimesOf(a.decodeRows(), false)
-	chosen := float64(a.Rows) * a.promptRows() / float64(a.Chunk) / a.decodeRows() // share of experts that are read
+	chosen := float64(a.Rows) * a.promptRows() / float64(a.Chunk) / a.decodeRows() // fraction of experts that are read
 	layers := 0.0
 	for _, n := range a.Layers[:len(a.Layers)-a.Unused] {
 		layers += min(float64(n), 1)
@@ -210,15 +210,15 @@ func (a *Ask) beside(c *Choice) float64 {
 	return max(far*t.Computed-own, 0) / (far * (t.Computed + t.Fetched))
 }
 
-// decodeRows returns the number of rows of a decode step that choose an expert that at least one row chooses, if
-// choices are spread evenly.
+// decodeRows returns the number of rows of a decode step that choose an expert, averaged over the experts that at least
+// one row chooses, if all experts are chosen equally often.
 func (a *Ask) decodeRows() float64 {
 	share := a.promptRows() / float64(a.Chunk)
 	rows := float64(max(a.Rows, 1))
 	return rows * share / (1 - math.Pow(1-min(share, 1), rows))
 }
 
-// oneMethod uses the method of one phase for both: the one with the smaller loss of speed.
+// oneMethod sets the same method for both phases: the one with the smaller loss of speed.
 func (c *Choice) oneMethod(a *Ask) {
 	decode, prompt := a.TimesOf(1, false), a.TimesOf(a.promptRows(), true)
 	if decode.of(c.Prefill)/decode.of(c.Decode) < prompt.of(c.Decode)/prompt.of(c.Prefill) {
@@ -228,8 +228,8 @@ func (c *Choice) oneMethod(a *Ask) {
 	}
 }
 
-// methods chooses the methods of experts in host memory: for decodes by the time of one row, for prompts by the time
-// of an even share of a prompt's rows.
+// methods chooses the methods of experts in host memory: for decodes by the time of one row, for prompts by the time of
+// promptRows rows.
 func (c *Choice) methods(a *Ask) {
 	c.Decode, c.Prefill = Computed, Computed
 	if t := a.TimesOf(1, false); t.Fetched < t.Computed {
@@ -240,7 +240,7 @@ func (c *Choice) methods(a *Ask) {
 	}
 }
 
-// explain states where experts are and why, with the arithmetic.
+// explain adds the reasons: where experts are stored and why, with the numbers.
 func (c *Choice) explain(a *Ask) {
 	say := func(format string, args ...any) { c.Reasons = append(c.Reasons, fmt.Sprintf(format, args...)) }
 	if c.Resident == c.Experts {
@@ -282,7 +282,7 @@ func (c *Choice) explain(a *Ask) {
 		streamed(c.Prefill), rows, a.Chunk, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), t.Fetched)
 }
 
-// typed returns the type of the experts, and the format whose measured rate is used if it is another.
+// typed returns the type of the experts as text, and the format whose measured rate is used if that is a different one.
 func (a *Ask) typed() string {
 	if a.Type == "" || a.Type == a.Format.String() {
 		return a.Format.String()

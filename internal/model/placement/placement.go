@@ -1,9 +1,9 @@
 // Package placement determines where the experts of a model are stored and which device computes them: a Placement
 // has a method for every expert of every layer.
 //
-// Methods are chosen when a model is loaded; if experts may move, two experts of a layer exchange their methods later
-// (Swaps). They depend on the expert and on whether a row belongs to a prompt, never on the number of rows in a step:
-// the bits of a row are the same in any batch.
+// Methods are chosen when a model is loaded; if experts may move, two experts of a layer can exchange their methods
+// later (Swaps). A method depends on the expert and on whether a row belongs to a prompt, but not on the number of rows
+// in a step, so that the bits of a row are the same in any batch.
 package placement
 
 import (
@@ -16,22 +16,22 @@ import (
 // Method determines where an expert's weights are stored and which device computes it.
 type Method = kernel.ExpertMethod
 
-// The methods.
+// Methods of experts.
 const (
 	Resident = kernel.Resident // in the memory of the device
 	Computed = kernel.Computed // in host memory, computed by the CPU from rows that are copied to it
 	Fetched  = kernel.Fetched  // in host memory, copied to the device for each use and computed there
 )
 
-// Placement holds the methods of all experts, by layer and expert. Layers are numbered as in the checkpoint: a drafting
-// layer comes after the model's own. The lists of layers without experts are not read.
+// Placement holds the methods of all experts, by layer and expert. Layers are numbered as in the checkpoint: drafting
+// layers follow the main layers. Lists of layers without experts are not used.
 type Placement struct {
 	Decode  [][]Method // for decode rows, verified drafts and drafting passes
 	Prefill [][]Method // for prompt rows
 }
 
 // Uniform returns a placement in which the CPU computes the given share of every layer's experts in both phases: the
-// experts with the highest numbers. With a share of 0 all experts stay on the device, with a share of 1 none.
+// experts with the highest numbers. With a share of 0 all experts are on the device, with a share of 1 none.
 func Uniform(layers, experts int, hostShare float64) *Placement {
 	return Split(layers, experts, hostShare, Computed, Computed)
 }
@@ -58,12 +58,12 @@ func (p *Placement) Layer(layer int) kernel.ExpertMethods {
 	return kernel.ExpertMethods{Decode: p.Decode[layer], Prefill: p.Prefill[layer]}
 }
 
-// Resident lists the experts of a layer that stay in device memory: the experts that are resident in some phase.
+// Resident lists the experts of a layer in device memory: those that are resident in at least one phase.
 func (p *Placement) Resident(layer int) []int {
 	return p.list(layer, func(decode, prefill Method) bool { return decode == Resident || prefill == Resident })
 }
 
-// OnHost lists the experts of a layer that have a copy in host memory: the experts that are not resident in some
+// OnHost lists the experts of a layer that have a copy in host memory: those that are not resident in at least one
 // phase.
 func (p *Placement) OnHost(layer int) []int {
 	return p.list(layer, func(decode, prefill Method) bool { return decode != Resident || prefill != Resident })
@@ -80,8 +80,8 @@ func (p *Placement) list(layer int, in func(decode, prefill Method) bool) []int 
 	return out
 }
 
-// Check refuses a placement that does not fit a model of the given number of layers, drafting layers included, with the
-// given number of experts in each that has any.
+// Check returns an error if the placement is not for the given number of layers, including drafting layers, and the
+// given number of experts in each layer with experts.
 func (p *Placement) Check(layers, experts int) error {
 	if p == nil {
 		return nil

@@ -7,21 +7,22 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// Swap makes expert In of a layer, which is in host memory, resident instead of expert Out.
+// Swap is an exchange of two experts of a layer: In, which is in host memory, becomes resident instead of Out.
 type Swap struct {
 	Layer, In, Out int
 	Gain           uint64 // choices of In minus choices of Out
 }
 
-// An expert replaces another only if it was chosen more often by this ratio and this number. Smaller differences are
-// random and would move experts back and forth: with 64 choices of each expert, the standard deviation is 8.
+// An expert replaces another expert only if it was chosen more often by this ratio and by this number. Smaller
+// differences are random, and experts would move back and forth: with 64 choices of each expert, the standard deviation
+// is 8.
 const (
 	swapRatio = 1.5
 	swapMore  = 16
 )
 
-// Swaps returns the exchanges that move experts to the device that are chosen more often than some resident expert,
-// those with the largest gain first. Experts that are resident in only one phase are not moved.
+// Swaps returns exchanges of experts in host memory with resident experts that are chosen less often, those with the
+// largest gain first. Experts that are resident in only one phase are not moved.
 func (p *Placement) Swaps(u *usage.Table) []Swap {
 	var out []Swap
 	for l, counts := range u.Counts {

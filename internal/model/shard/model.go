@@ -1,8 +1,7 @@
-// Package shard makes one model of its parts on several ranks.
+// Package shard combines the parts of a model on several ranks to one model.
 //
 // The inputs are models of the same checkpoint, each loaded with the shards of one rank; the output is a model.Model
-// whose passes run on all ranks at once. It appears as one model with one cache: all ranks have the same pages, states
-// and rows.
+// whose passes run on all ranks in parallel. Pages and states have the same numbers on all ranks.
 package shard
 
 import (
@@ -28,13 +27,12 @@ type part interface {
 	Pools() [][]kernel.Pool
 }
 
-// ranks are the parts of a model.
+// ranks holds the parts of a model.
 type ranks struct {
 	group *group.Group
 	parts []part
-	// If ranks share attention by requests, the number of pages and window pages of each rank: rank r has the pages
-	// from r*pages on, and the window pages from r*windows on. Otherwise, and before the cache is allocated, all ranks
-	// have all pages.
+	// Numbers of pages and window pages of each rank, if ranks divide attention by requests: rank r has the pages from
+	// r*pages on, and the window pages from r*windows on. Otherwise all ranks have all pages.
 	pages, windows int
 }
 
@@ -44,7 +42,7 @@ func (m *ranks) byRequests() bool {
 	return facts.ByRequests()
 }
 
-// New joins the parts of a model, one for each rank of a group.
+// New returns the model with the given parts, one for each rank of a group.
 func New(g *group.Group, list []model.Model) (model.Model, error) {
 	m := ranks{group: g}
 	for i, x := range list {
@@ -67,16 +65,14 @@ func New(g *group.Group, list []model.Model) (model.Model, error) {
 	return &m, nil
 }
 
-// Config returns the description of the model.
 func (m *ranks) Config() *config.Config { return m.parts[0].Config() }
 
-// Facts returns the properties of a rank's part that the planner reads.
+// Facts returns the properties of a rank's part that plans depend on.
 func (m *ranks) Facts() plan.Model { return m.parts[0].Facts() }
 
-// Device returns the group.
 func (m *ranks) Device() kernel.Machine { return m.group.Machine() }
 
-// Allocate makes the cache of every rank, of the given number of pages each.
+// Allocate makes the cache of every rank, each with the given number of pages.
 func (m *ranks) Allocate(cfg *plan.Config, pages int) error {
 	m.pages, m.windows = pages, pages
 	return m.each(func(p part) error { return p.Allocate(cfg, pages) })
@@ -92,7 +88,7 @@ func (m *ranks) each(f func(part) error) error {
 	return nil
 }
 
-// PageBytes returns the cache memory of a page on each rank.
+// PageBytes returns the size in bytes of a page on each rank.
 func (m *ranks) PageBytes(cfg *plan.Config) int64 { return m.parts[0].PageBytes(cfg) }
 
 // Bind allocates memory on every rank, at the same offsets.
@@ -107,7 +103,7 @@ func (m *ranks) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return w
 }
 
-// workspace is a workspace of every rank.
+// workspace holds a workspace for every rank.
 type workspace struct {
 	m     *ranks
 	parts []model.Workspace
@@ -116,13 +112,13 @@ type workspace struct {
 // DraftHead returns nil if the checkpoint has a drafting layer.
 func (m *ranks) DraftHead() error { return m.parts[0].DraftHead() }
 
-// CountExperts counts on the first rank: every rank chooses the same experts.
+// CountExperts enables counting on the first rank, because every rank chooses the same experts.
 func (m *ranks) CountExperts() error { return m.parts[0].CountExperts() }
 
 // ReadExperts adds the counts of the first rank since the previous call.
 func (m *ranks) ReadExperts(to *usage.Table) error { return m.parts[0].ReadExperts(to) }
 
-// Place returns where the pass in progress is on every rank.
+// Place returns the current operation of the pass in progress on every rank.
 func (m *ranks) Place() string {
 	var list []string
 	for i, p := range m.parts {
@@ -131,7 +127,7 @@ func (m *ranks) Place() string {
 	return strings.Join(list, "; ")
 }
 
-// PageParts appends the tensors of a page: on all ranks at once, or on the rank that has it.
+// PageParts appends the tensors of a page: those of all ranks, or of the rank that has the page.
 func (m *ranks) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	if m.byRequests() {
 		return m.alone(parts, page/m.pages, m.parts[page/m.pages].PageParts(nil, page%m.pages))
@@ -139,7 +135,7 @@ func (m *ranks) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	return m.joined(parts, func(p part) []kernel.Tensor { return p.PageParts(nil, page) })
 }
 
-// WindowParts appends the tensors of a window page: on all ranks at once, or on the rank that has it.
+// WindowParts appends the tensors of a window page: those of all ranks, or of the rank that has the page.
 func (m *ranks) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	if m.byRequests() {
 		return m.alone(parts, window/m.windows, m.parts[window/m.windows].WindowParts(nil, window%m.windows))
@@ -173,7 +169,7 @@ func (m *ranks) joined(to []kernel.Tensor, of func(part) []kernel.Tensor) []kern
 	return to
 }
 
-// Pools returns the pools of every layer, each on all ranks at once.
+// Pools returns the pools of every layer, each as a tensor of all ranks.
 func (m *ranks) Pools() [][]kernel.Pool {
 	all := make([][][]kernel.Pool, len(m.parts))
 	for i, p := range m.parts {
@@ -194,12 +190,12 @@ func (m *ranks) Pools() [][]kernel.Pool {
 // tested is a model whose parts can test themselves.
 type tested struct{ ranks }
 
-// SelfTest tests every part, all at once.
+// SelfTest runs the self-tests of all parts in parallel.
 func (m *tested) SelfTest(cfg *plan.Config) error {
 	return m.group.Do(func(rank int) error { return m.parts[rank].(model.SelfTester).SelfTest(cfg) })
 }
 
-// pass is a pass on every rank.
+// pass holds a pass for every rank.
 type pass struct {
 	m        *ranks
 	parts    []model.Pass
@@ -207,20 +203,20 @@ type pass struct {
 	outputs  model.Outputs
 	programs []kernel.Program
 	execute  func(rank int) error
-	block    []int32 // input block as ranks other than the first fill it
+	block    []int32 // input block that ranks other than the first fill
 	in       model.Input
 	local    local
 }
 
-// local has the page tables of a batch, with the numbers that the pages have on their ranks.
+// local holds the page tables of a batch with page numbers relative to the first page of the request's rank.
 type local struct {
 	input           model.Input
 	tables, windows [][]int32
 	memory          []int32
 }
 
-// of replaces the page numbers in tables by the numbers on the rank of each request: rank r has the pages from r*each
-// on.
+// of converts the page numbers in tables to numbers relative to the first page of each request's rank, r*each for rank
+// r.
 func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
 	to = to[:0]
 	for i, t := range tables {
@@ -240,7 +236,7 @@ func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
 	return to
 }
 
-// Arrange lays out a pass on every rank, at the same offsets.
+// Arrange takes the tensors of a pass from the arena of every rank, at the same offsets.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	out := &pass{m: w.m, block: make([]int32, p.InputWords), programs: make([]kernel.Program, len(w.parts))}
 	out.execute = func(rank int) error {
@@ -277,10 +273,10 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 // Inputs returns the tensor of the input block, on all ranks.
 func (p *pass) Inputs() kernel.Tensor { return p.inputs }
 
-// Outputs returns the results, on all ranks.
 func (p *pass) Outputs() *model.Outputs { return &p.outputs }
 
-// Prepare lets every rank check the batch. All fill the block with the same words: one copy is written to all.
+// Prepare calls Prepare of every rank. All ranks fill the block with the same words, so one copy is written to all of
+// them.
 func (p *pass) Prepare(in *model.Input, block []int32) error {
 	if in.Config.Model.ByRequests() {
 		in = p.localise(in)
@@ -289,7 +285,7 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 		words := block
 		if r > 0 {
 			words = p.block[:len(block)]
-			copy(words, block) // words that no array covers are not written
+			copy(words, block) // words outside of arrays are not written by Prepare
 		}
 		if err := part.Prepare(p.m.input(&p.in, in, r), words); err != nil {
 			return err
@@ -301,8 +297,8 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 	return nil
 }
 
-// localise returns a batch with the page numbers of its rank. A page of another rank gets a number that no rank has,
-// which the models refuse.
+// localise returns the batch with page numbers relative to the first page of each request's rank. A page of another
+// rank gets an invalid number, for which models return an error.
 func (p *pass) localise(in *model.Input) *model.Input {
 	l := &p.local
 	l.memory = l.memory[:0]
@@ -328,7 +324,8 @@ func (m *ranks) input(to, in *model.Input, rank int) *model.Input {
 	return to
 }
 
-// Program returns the programs of all ranks, as one part: ranks may have different numbers of operations.
+// Program returns the programs of all ranks as one program with a single part, because ranks may have different numbers
+// of operations.
 func (p *pass) Program() (kernel.Program, error) {
 	for i, part := range p.parts {
 		var err error
@@ -339,10 +336,9 @@ func (p *pass) Program() (kernel.Program, error) {
 	return p, nil
 }
 
-// Len returns 1: the programs of all ranks are one part.
+// Len returns 1, because the programs of all ranks run as one part.
 func (p *pass) Len() int { return 1 }
 
-// Run runs the pass on all ranks.
 func (p *pass) Run(from, to int) error {
 	if from == to {
 		return nil
@@ -353,8 +349,8 @@ func (p *pass) Run(from, to int) error {
 	return p.compare()
 }
 
-// compare refuses results that differ between ranks. Selections are not compared, because those of rows in the dense
-// form are not defined.
+// compare returns an error if results differ between ranks. It does not compare selections, which are undefined for
+// rows in the dense form.
 func (p *pass) compare() error {
 	best := &p.outputs.Best
 	if err := p.same("", []kernel.Tensor{p.outputs.Logits, best.Values, best.IDs, best.LogSum},
@@ -380,7 +376,7 @@ func (p *pass) same(where string, list []kernel.Tensor, names ...string) error {
 	return nil
 }
 
-// Ended lets later passes read the results of this one on the ranks.
+// Ended calls Ended of the passes of all ranks.
 func (p *pass) Ended(err error) {
 	for _, x := range p.parts {
 		x.Ended(err)

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// windowed is a model whose parts keep states and window pages.
+// windowed is a model whose parts have states and window pages.
 type windowed struct {
 	ranks
 	in model.Input // batch with the states of one rank
@@ -16,7 +16,7 @@ type windowed struct {
 
 func (m *windowed) part(rank int) model.Windowed { return m.parts[rank].(model.Windowed) }
 
-// state holds the states of one sequence on all ranks. They change together.
+// state holds the states of one sequence on all ranks, which have the same length.
 type state struct{ parts []model.State }
 
 // made makes a state on every rank. If one rank fails, the states of the other ranks are released.
@@ -38,7 +38,6 @@ func (m *windowed) Reserve(states int) error {
 	return m.each(func(p part) error { return p.(model.Stateful).Reserve(states) })
 }
 
-// NewState makes the state of an empty sequence.
 func (m *windowed) NewState() (model.State, error) {
 	return m.made(func(r int) (model.State, error) { return m.part(r).NewState() })
 }
@@ -51,8 +50,8 @@ func (m *windowed) Restore(n int, windows []int32) (model.State, error) {
 	return m.made(func(r int) (model.State, error) { return m.part(r).Restore(n, windows) })
 }
 
-// local returns the window pages of a sequence with the numbers of its rank. The other ranks make states from pages
-// with the same numbers, which are never read: they only keep the state slots equal on all ranks.
+// local returns the window pages of a sequence with the numbers of its rank. The other ranks make states from their
+// pages with the same numbers. These states are not used: they are made so that state slots are the same on all ranks.
 func (m *windowed) local(windows []int32) []int32 {
 	out := make([]int32, len(windows))
 	for i, w := range windows {
@@ -73,10 +72,10 @@ func (m *windowed) Commit(in *model.Input) {
 // Window returns the number of tokens that a row attends to in window pages.
 func (m *windowed) Window() int { return m.part(0).Window() }
 
-// WindowBytes returns the memory of a window page on each rank.
+// WindowBytes returns the size in bytes of a window page on each rank.
 func (m *windowed) WindowBytes(cfg *plan.Config) int64 { return m.part(0).WindowBytes(cfg) }
 
-// StateBytes returns the memory of a state on each rank.
+// StateBytes returns the size in bytes of a state on each rank.
 func (m *windowed) StateBytes(cfg *plan.Config) int64 { return m.part(0).StateBytes(cfg) }
 
 // AllocateWindows makes the cache of every rank.
@@ -88,7 +87,6 @@ func (m *windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 // Len returns the number of tokens that the state covers.
 func (s *state) Len() int { return s.parts[0].Len() }
 
-// Clone copies the states.
 func (s *state) Clone() (model.State, error) {
 	c := &state{}
 	for _, p := range s.parts {
@@ -102,7 +100,6 @@ func (s *state) Clone() (model.State, error) {
 	return c, nil
 }
 
-// Truncate removes tokens from every state.
 func (s *state) Truncate(n int) error {
 	var all error
 	for _, p := range s.parts {
@@ -111,7 +108,6 @@ func (s *state) Truncate(n int) error {
 	return all
 }
 
-// Release frees the states.
 func (s *state) Release() {
 	for _, p := range s.parts {
 		p.Release()

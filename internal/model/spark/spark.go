@@ -1,4 +1,4 @@
-// Package spark has what the DSpark draft heads of DeepSeek-V4 and V4.1 have in common (dspark spec, 3).
+// Package spark has the common parts of the DSpark draft heads of DeepSeek-V4 and V4.1 (dspark spec, 3).
 //
 // With X_l the residual streams at the tapped layers l_1, l_2, ..:
 //
@@ -7,8 +7,9 @@
 //	c_k(p) = the window entry that stage k makes of u(p)
 //
 // Passes of the target compute these for all of their rows and store c_k with their own window entries. A block of B
-// rows begins with the token that was sampled last, at position L, and noise after it. It runs through the stages,
-// whose rows see c_k of the window before L and each other, and is collapsed to h_i. Then, with x_0 the token at L:
+// rows consists of the token that was sampled last, at position L, and noise tokens after it. In each stage k, its rows
+// attend to c_k of the window before L and to each other. After the last stage, the streams of row i are combined to
+// h_i. Then, with x_0 the token at L:
 //
 //	e_i     = before[x_i]
 //	l_i     = head · norm(h_i) + after · e_i              logits of x_{i+1}, which is drafted
@@ -32,7 +33,7 @@ import (
 // Prefix begins the names of all tensors of the first stage.
 const Prefix = "mtp.0."
 
-// Head holds the weights before and after the stages, and the stages' caches.
+// Head holds the weights before and after the stages, and the pools of the stages.
 type Head struct {
 	Norm       kernel.Tensor
 	config     *config.V4
@@ -41,11 +42,11 @@ type Head struct {
 	before     kernel.Matrix // [vocabulary, rank]: a row for the token before the drafted one
 	after      kernel.Matrix // [vocabulary, rank]: a row for each token that may be drafted
 	confidence kernel.Matrix // [1, hidden+rank]
-	// base and scale give all streams the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 the
-	// values of a row do not matter, and sigmoid(base) + eps is 1/streams.
+	// base and scale are operands of kernel.HyperHeadArgs with which all streams have the same weight: scale is 0, and
+	// sigmoid(base) + eps is 1/streams.
 	base, scale kernel.Tensor
 
-	Windows []kernel.Pool // entries of each stage, in pages with the numbers of window pages; none without drafts
+	Windows []kernel.Pool // pool of each stage's entries, with a page for each window page; empty without drafts
 }
 
 // Load reads the weights. before and after are the names of the two matrices of the Markov head.
@@ -60,7 +61,7 @@ func Load(l *nn.Loader, c *config.V4, before, after string) *Head {
 	return h
 }
 
-// Ready makes the operands with which streams are averaged.
+// Ready allocates base and scale.
 func (h *Head) Ready(dev kernel.Device) (err error) {
 	n := h.config.Hyper.Streams
 	if h.base, err = kernel.New(dev, kernel.F32, 1, n); err != nil {
@@ -105,7 +106,8 @@ func (h *Head) TakeTaps(a *kernel.Arena, act kernel.DType, rows int) kernel.Tens
 	return a.Take(act, rows, len(h.config.DSpark.Taps)*h.config.Hidden)
 }
 
-// Tap keeps the mean of the streams of a layer, where it is tapped. mix is [T, streams]; it has any finite values.
+// Tap stores the mean of the streams at a layer in `to`, if the layer is tapped. mix is [T, streams] with any finite
+// values.
 func (h *Head) Tap(list *kernel.Builder, layer int, to, streams, mix kernel.Tensor) {
 	c := h.config
 	for j, l := range c.DSpark.Taps {
@@ -124,14 +126,14 @@ func (h *Head) Context(list *kernel.Builder, u, tapped kernel.Tensor) {
 	list.Add(kernel.NormArgs{Out: u, X: u, Weight: h.mainNorm, Eps: h.config.RMSEps})
 }
 
-// Block is the memory of a pass of the stages, in addition to the memory of the stages themselves.
+// Block holds the tensors of a pass of the stages, in addition to those of the stages themselves.
 type Block struct {
-	joined  kernel.Tensor // [L, hidden+rank]: collapsed rows, each with the Markov head's row for the token before it
+	joined  kernel.Tensor // [L, hidden+rank]: combined rows h, each with the Markov head's row for the token before it
 	anchors kernel.Tensor // i32 [requests, 1]: the first token of each block
 	batch   dual.BlockBatch
 }
 
-// Fits refuses a pass that does not have whole blocks.
+// Fits returns an error if a pass does not consist of whole blocks with logits for all rows.
 func (h *Head) Fits(p *plan.Plan) error {
 	if n := h.config.DSpark.Block; p.Rows%n != 0 || p.Logits != p.Rows {
 		return fmt.Errorf("the pass has %d rows, %d with logits; want whole blocks of %d rows, all with logits",
@@ -140,16 +142,16 @@ func (h *Head) Fits(p *plan.Plan) error {
 	return nil
 }
 
-// TakeBlock takes the memory of a pass.
+// TakeBlock takes the tensors of a Block from an arena.
 func (h *Head) TakeBlock(a *kernel.Arena, act kernel.DType, p *plan.Plan) Block {
 	d := h.config.DSpark
 	return Block{joined: a.Take(act, p.Logits, h.config.Hidden+d.Rank), anchors: a.Take(kernel.I32, p.Rows/d.Block, 1)}
 }
 
-// Collapsed returns the memory of the collapsed rows.
+// Collapsed returns the columns of b.joined for the combined rows h, [L, hidden].
 func (h *Head) Collapsed(b *Block) kernel.Tensor { return b.joined.Columns(0, h.config.Hidden) }
 
-// Prepare fills the input block. Wanted rows are ordered by their position in the block, so that rows of the same
+// Prepare fills the input block. Rows of logits are ordered by their position in the block, so that rows at the same
 // position, whose tokens are drafted together, are adjacent.
 func (h *Head) Prepare(b *Block, pass *dual.BlockPass, in *model.Input, to attn.Block) error {
 	if len(h.Windows) == 0 {
@@ -175,8 +177,8 @@ func (h *Head) Prepare(b *Block, pass *dual.BlockPass, in *model.Input, to attn.
 	})
 }
 
-// Chain drafts the tokens of all blocks, one position after the other, because each token depends on the previous
-// one. ids has the tokens of the pass. The head must have multiplied the collapsed rows before.
+// Chain drafts the tokens of all blocks, position by position, because each token depends on the previous token. ids
+// holds the tokens of the pass. The product of the combined rows with the head must have been computed before.
 func (h *Head) Chain(list *kernel.Builder, b *Block, head *model.Head, ids, confidence kernel.Tensor) {
 	n := b.anchors.Rows
 	list.At("Markov head", -1)

@@ -1,5 +1,5 @@
-// Package spelling finds the tensors of DeepSeek-V4 checkpoints, which name them in three ways (v4 spec, 5): a tensor's
-// official name flows in, its name in the checkpoint flows out.
+// Package spelling translates official names of DeepSeek-V4's tensors to the names in a checkpoint, which may have one
+// of three spellings (v4 spec, 5).
 package spelling
 
 import (
@@ -11,18 +11,17 @@ type kind uint8
 
 const (
 	official kind = iota // embed.weight, layers.N.attn.wq_a.weight
-	mixed                // official names below model., with a few exceptions
+	mixed                // official names with the prefix model., with a few exceptions
 	hugging              // module names of transformers
 )
 
-// Names translates the tensor names of one checkpoint. The spelling is detected from the tensor names, not from the
-// config.
+// Names translates the tensor names of one checkpoint.
 type Names struct {
 	has  func(name string) bool
 	kind kind
 }
 
-// Of detects the spelling of a checkpoint; has reports whether it has a tensor.
+// Of detects the spelling of a checkpoint from its tensor names; has reports whether the checkpoint has a tensor.
 func Of(has func(name string) bool) Names {
 	n := Names{has: has}
 	switch {
@@ -81,7 +80,7 @@ func (n Names) Layer(i int, name string) string {
 	return full
 }
 
-// huggingName spells an official name of a layer's tensor as transformers does.
+// huggingName returns the name in transformers for the official name of a layer's tensor.
 func huggingName(name string) string {
 	for _, r := range [...][2]string{
 		{"attn.indexer.compressor.", "self_attn.compressor.indexer."},
@@ -119,7 +118,7 @@ func huggingName(name string) string {
 	return name
 }
 
-// compressorName spells the last part of a compressor's tensor.
+// compressorName returns the name in transformers for the last part of a compressor's tensor name.
 func compressorName(name string) string {
 	switch name {
 	case "ape":

@@ -8,8 +8,8 @@ import (
 	"sparrow/weight"
 )
 
-// PackExperts gives routed experts types of GGUF files: one for gate and up, another for down. Only random weights
-// without files support this (Dummy).
+// PackExperts sets the types of routed experts to types of GGUF files: one for gate and up, another for down. Only
+// random weights without files (Dummy) support this.
 func (c *Checkpoint) PackExperts(gateUp, down gguf.Format) error {
 	found := false
 	for i := range c.tensors {

@@ -10,9 +10,9 @@ import (
 	"sparrow/weight"
 )
 
-// Described returns a model without weights: its tensors have the names, types and shapes of its release, according
-// to its small files. assumed lists the assumptions about properties that those do not state; empty if they state
-// everything. name is the name of the model.
+// Described returns a model without weights. Its tensors have the names, types and shapes of the release, computed from
+// its small files. assumed lists the assumptions about properties that the files do not state; it may be empty. name is
+// the name of the model.
 func Described(name string, r config.Release) (src *family.Source, assumed string, err error) {
 	d, err := r.Describe()
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Checkpoint) retype(m *config.Modules) {
 		kind config.ModuleType
 		ok   bool
 	}
-	known := map[string]answer{} // types by the name of a layer's first expert: all experts of a layer have one type
+	known := map[string]answer{} // types by the name of a layer's first expert; all its experts have the same type
 	for i := range c.tensors {
 		t := &c.tensors[i]
 		if len(t.shape) != 2 || !strings.HasSuffix(t.name, ".weight") || t.store == expertTable {
@@ -71,10 +71,10 @@ func (c *Checkpoint) retype(m *config.Modules) {
 	}
 }
 
-// official replaces parts of the names of DeepSeek-V4's modules by the names in transformers.
+// official replaces parts of official names of DeepSeek-V4's modules by those of transformers.
 var official = strings.NewReplacer(".ffn.", ".mlp.", ".w1", ".gate_proj", ".w2", ".down_proj", ".w3", ".up_proj")
 
-// spellings returns the names that config files may have for a module.
+// spellings returns the names that config files may use for a module.
 func spellings(module string) []string {
 	list := []string{module}
 	if strings.HasPrefix(module, "layers.") {
@@ -88,7 +88,7 @@ func spellings(module string) []string {
 	return list
 }
 
-// releasedTensors returns the tensors of a matrix [out, in] of the type of a release.
+// releasedTensors returns the tensors in which a release with type t.kind stores a matrix [out, in].
 func releasedTensors(t tensor) []weight.Tensor {
 	out, in, k := t.shape[0], t.shape[1], t.kind
 	stem := strings.TrimSuffix(t.name, ".weight")

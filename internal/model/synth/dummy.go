@@ -12,10 +12,10 @@ import (
 // bellPeak is the largest random value in standard deviations: the maximum of the sum of four bytes.
 const bellPeak = 3.46
 
-// Dummy returns the checkpoint without files: its tensors have shapes and distributions, and the values are generated
-// when they are loaded, by a device in its own memory. The values differ from those of Write but have the same
-// distributions. Packed values of four bits, their scales and blocks repeat a pattern of 8 MiB, each tensor from
-// another offset, so 147 GB of experts are generated as fast as memory is copied.
+// Dummy returns the checkpoint without files: its tensors have shapes and distributions, and a device generates the
+// values when they are loaded. The values differ from those of Write but have the same distributions. Packed values of
+// four bits, their scales and blocks repeat a pattern of 8 MiB, in each tensor from a different offset, so that they
+// are generated as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 	list := make([]weight.Tensor, 0, 2*len(c.tensors)) // tensors with their scales
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
@@ -26,8 +26,8 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 		h := fnv.New64a()
 		h.Write([]byte(t.like))
 		seed := c.options.Seed ^ h.Sum64()
-		// All blocks have the same scale, chosen so that the largest value is at most the largest code. In checkpoints,
-		// blocks of one distribution have similar scales.
+		// All blocks have the same scale, chosen so that the largest value is at most the largest code. In real
+		// checkpoints, scales of blocks with the same distribution are similar.
 		scale := func(largest float64) float64 { return float64(num.CeilPow2(float32(bellPeak * t.spread / largest))) }
 		switch t.store {
 		case blockFP8, blockFP8E8:

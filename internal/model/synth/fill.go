@@ -10,10 +10,10 @@ import (
 	"sparrow/weight"
 )
 
-// block is the side of a square of FP8 values that share a scale.
+// block is the number of rows, and of columns, of a block of FP8 values with one scale.
 const block = 128
 
-// chunkValues is how many random values are made at a time: even, and small enough to stay in a cache.
+// chunkValues is the number of random values that are generated at a time: even, and small enough for a CPU cache.
 const chunkValues = 1 << 14
 
 // filler writes the bytes of tensors. One goroutine uses it; its buffers are reused for all tensors.
@@ -21,14 +21,14 @@ type filler struct {
 	ctx      context.Context
 	seed     uint64
 	pow2     bool // block scales are powers of two
-	repeat   bool // whether only the first values of a tensor are random and the others repeat them
+	repeat   bool // only the first values of a tensor are random, and the others repeat them
 	progress func(bytes int)
 	values   []float32
 	bytes    []byte
-	found    map[string][]float32 // scales of matrices whose values are written, but not yet their scales
+	found    map[string][]float32 // scales of matrices whose values are written before their scales
 }
 
-// sources lists the tensors of the file for t: t itself, and its scales if it has some.
+// sources lists the tensors that are written for t: its values, and its scales if it has scales.
 func (f *filler) sources(t tensor) []weight.Source {
 	data := weight.Source{Name: t.name, DType: t.dtype, Shape: t.shape}
 	switch {
@@ -87,13 +87,13 @@ func (f *filler) keep(t tensor, scales []float32) {
 	f.found[t.name] = scales
 }
 
-// scaleShape returns the shape of the scales of a matrix [out, in]; the last blocks may be ragged.
+// scaleShape returns the shape of the scales of a matrix [out, in]; blocks at the edges may be incomplete.
 func (t *tensor) scaleShape() []int {
 	n := t.blockSide()
 	return []int{(t.shape[0] + n - 1) / n, (t.shape[1] + n - 1) / n}
 }
 
-// blockSide returns the side of the blocks of values that share a scale.
+// blockSide returns the number of rows, and of columns, of the blocks of t that have one scale.
 func (t *tensor) blockSide() int {
 	if t.side > 0 {
 		return t.side
@@ -101,7 +101,7 @@ func (t *tensor) blockSide() int {
 	return block
 }
 
-// plain makes the random values of t, a chunk at a time.
+// plain generates the random values of t, a chunk at a time.
 func (f *filler) plain(t tensor, write func([]float32) error) error {
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
 	for left := elements(t.shape); left > 0; {
@@ -121,9 +121,8 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 	return nil
 }
 
-// matrix makes the random values of t a row of blocks at a time, finds the scale of each block and writes the quantised
-// values. The scales are a separate tensor in the file and are kept until it is written. Without w only the scales are
-// computed.
+// matrix generates the random values of t, a row of blocks at a time, computes the scale of each block and writes the
+// quantised values. The scales are stored until their tensor is written. If w is nil, only the scales are computed.
 func (f *filler) matrix(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -154,7 +153,8 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 	return nil
 }
 
-// blockAt is a block of rows with cols columns: the block's first column, and its side.
+// blockAt describes a block: cols is the number of columns of the matrix, col the block's first column, and side its
+// number of columns.
 type blockAt struct{ cols, col, side int }
 
 // quantise writes to dst the block of rows that starts at a column, and returns its scale: the
@@ -162,7 +162,7 @@ type blockAt struct{ cols, col, side int }
 // scale 1 (v32 spec, 4.4).
 func (f *filler) quantise(dst []byte, rows []float32, at blockAt) float32 {
 	cols, col, width := at.cols, at.col, min(at.side, at.cols-at.col)
-	var peak uint32 // magnitudes of floats order as their bits do
+	var peak uint32 // the order of magnitudes is the order of their bits
 	for at := col; at < len(rows); at += cols {
 		for _, v := range rows[at : at+width] {
 			peak = max(peak, math.Float32bits(v)&^(1<<31))

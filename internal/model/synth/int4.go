@@ -12,21 +12,20 @@ import (
 	"sparrow/weight"
 )
 
-// Routed experts in four bits, as Kimi-K2-Thinking and K2.5 are released (dense-mla spec, 4): format pack-quantized
-// of compressed-tensors, groups of 32 values with a bf16 scale. A code is the value plus 8. All other weights are
-// BF16.
+// This file writes routed experts in four bits, as in the releases of Kimi-K2-Thinking and K2.5 (dense-mla spec, 4):
+// format pack-quantized of compressed-tensors, groups of 32 values with a bf16 scale. A code is the value plus 8. All
+// other weights are BF16.
 
-// formatInt4 is the description of a config with that format.
+// formatInt4 is the format of a description with routed experts in four bits.
 const formatInt4 config.Format = "compressed-tensors: int4 in groups of 32"
 
 const (
 	int4Group = 32
-	int4Most  = 7 // largest magnitude that has a code for both signs
+	int4Most  = 7 // largest magnitude with a code for both signs
 	int4Zero  = 8 // code of the value 0
 )
 
-// AsReleased returns the type in which a model is released, for its random weights: FP8 unless the release has
-// another type.
+// AsReleased returns the type of the weights in a model's release.
 func AsReleased(d config.Description) DType {
 	switch d.Common().Format {
 	case config.FormatBF16:
@@ -37,7 +36,6 @@ func AsReleased(d config.Description) DType {
 	return FP8
 }
 
-// int4Config returns the quantization_config that states the format.
 func int4Config() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{
 		"quant_method": "compressed-tensors", "format": "pack-quantized",
@@ -49,7 +47,8 @@ func int4Config() (json.RawMessage, error) {
 	})
 }
 
-// int4Names returns the tensors of a matrix: codes I32 [out, in/8], scales BF16 [out, in/32] and I32 [2] out and in.
+// int4Names returns the names of the three tensors of a matrix: codes I32 [out, in/8], scales BF16 [out, in/32], and
+// shape I32 [2] with out and in.
 func int4Names(name string) (codes, scales, shape string) {
 	stem := strings.TrimSuffix(name, ".weight")
 	return stem + ".weight_packed", stem + ".weight_scale", stem + ".weight_shape"
@@ -61,7 +60,7 @@ func int4Shape(t tensor) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(t.shape[1]))
 }
 
-// int4Sources lists the tensors that t becomes in the file.
+// int4Sources lists the tensors that are written for t.
 func (f *filler) int4Sources(t tensor) []weight.Source {
 	codes, scales, shape := int4Names(t.name)
 	return []weight.Source{
@@ -74,8 +73,8 @@ func (f *filler) int4Sources(t tensor) []weight.Source {
 	}
 }
 
-// int4 generates the random values of t row by row, finds the scale of each group and writes pairs of codes. Without
-// w only the scales are computed.
+// int4 generates the random values of t row by row, computes the scale of each group and writes pairs of codes. If w is
+// nil, only the scales are computed.
 func (f *filler) int4(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)

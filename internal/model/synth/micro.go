@@ -10,11 +10,11 @@ import (
 	"sparrow/internal/num"
 )
 
-// fp4Group is how many values of a row share an exponent in FP4.
+// fp4Group is the number of values of a row that have one exponent in FP4.
 const fp4Group = 32
 
-// fp4 makes the random values of t row by row, finds the exponent of each group and writes pairs of values. Without w
-// only the exponents are found.
+// fp4 generates the random values of t row by row, computes the exponent of each group and writes pairs of values. If w
+// is nil, only the exponents are computed.
 func (f *filler) fp4(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -40,8 +40,8 @@ func (f *filler) fp4(w io.Writer, t tensor) error {
 	return nil
 }
 
-// quantiseFP4 packs a group and returns its scale, the power of two that brings its largest magnitude to 6 or below.
-// A group of zeros has scale 1.
+// quantiseFP4 packs a group and returns its scale, the smallest power of two with which its largest magnitude is at
+// most 6. A group of zeros has scale 1.
 func quantiseFP4(dst []byte, v []float32) float32 {
 	peak := float32(0)
 	for _, x := range v {
@@ -57,8 +57,8 @@ func quantiseFP4(dst []byte, v []float32) float32 {
 	return scale
 }
 
-// rows8 makes the random values of t row by row, finds the exponent of each group and writes e4m3. Without w only the
-// exponents are found.
+// rows8 generates the random values of t row by row, computes the exponent of each group and writes e4m3. If w is nil,
+// only the exponents are computed.
 func (f *filler) rows8(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -95,7 +95,7 @@ func (f *filler) tokens(w io.Writer, t tensor) error {
 	return f.write(w, b)
 }
 
-// experts writes k different experts for every token.
+// experts writes the numbers of k different experts for every token.
 func (f *filler) experts(w io.Writer, t tensor) error {
 	rows, k := t.shape[0], t.shape[1]
 	source := rand.New(newRandom(f.seed, t.like, 0, 1).source)

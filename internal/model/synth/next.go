@@ -11,14 +11,14 @@ import (
 
 // Standard deviations of tensors that only GLM-5.3-Flash has.
 const (
-	speedSpread = 0.5 // standard deviation of the logarithm of the speed at which heads forget
+	speedSpread = 0.5 // standard deviation of the logarithm of the heads' decay rates
 	decayBias   = 1.5
-	decayMean   = -3 // mean; most channels keep their state over tens of tokens
+	decayMean   = -3 // mean: the state of most channels decays over tens of tokens
 	convSpread  = 0.5
 	nextPrefix  = "model.language_model."
 )
 
-// nextLister collects the tensors of a GLM-5.3-Flash model by the table of the glm53flash spec, 8.
+// nextLister collects the tensors of a GLM-5.3-Flash model, as in the table of the glm53flash spec, 8.
 type nextLister struct {
 	lister
 	c *config.Next
@@ -43,12 +43,12 @@ func listNext(c *config.Next, fp8 bool) []tensor {
 
 func (l *nextLister) residual() float64 { return 1 / math.Sqrt(2*float64(l.c.Layers)) }
 
-// floats adds a tensor that stays float32.
+// floats adds a tensor that is always float32.
 func (l *nextLister) floats(name string, mean, spread float64, shape ...int) {
 	l.add(tensor{name: name, shape: shape, dtype: weight.F32, mean: mean, spread: spread})
 }
 
-// plainGain is plain with a gain, by which the values are multiplied.
+// plainGain is like plain, with values multiplied by gain.
 func (l *nextLister) plainGain(name string, out, in int, gain float64) {
 	l.add(tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in))})
 }
@@ -78,7 +78,7 @@ func (l *nextLister) layer(i int) {
 	l.mlp(p+"mlp.shared_experts.", c.FFN.Inner*c.FFN.Shared)
 }
 
-// site lists the parameters with which a sublayer reads and writes the residual streams.
+// site lists the tensors of the hyper-connections of a sublayer.
 func (l *nextLister) site(p string) {
 	n := l.c.Hyper.Streams
 	l.plain(p+"fn", n*(2+n), n*l.c.Hidden)

@@ -11,14 +11,14 @@ import (
 //go:embed preset/*.json
 var presetFiles embed.FS
 
-// Preset is a shape with a name.
+// Preset is a named model shape.
 type Preset struct {
 	Name    string
 	Summary string
 	Release string // name on Hugging Face, with its owner; empty for a shape that was not released
 }
 
-// Presets lists the shapes that have a name, small ones first.
+// Presets lists the named shapes, the smallest first.
 func Presets() []Preset {
 	return []Preset{
 		{"v32-tiny", "DeepSeek-V3.2, smallest size, 3 layers, vocabulary for the built-in tokenizer", ""},

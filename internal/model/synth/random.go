@@ -12,16 +12,16 @@ var bellSpread = math.Sqrt(4 * (256*256 - 1) / 12.0)
 // bellMean is the mean of the sum of four bytes.
 const bellMean = 4 * 255 / 2
 
-// random makes values whose distribution is close to normal: the sum of four random bytes, cut off at 3.45 standard
-// deviations. Integer sums and one product in float32 give the same bits on every machine; a logarithm or an error
-// function does not.
+// random generates values whose distribution is close to normal: the sum of four random bytes, which is within 3.45
+// standard deviations. Integer sums and one product in float32 give the same bits on every machine; a logarithm or an
+// error function would not.
 type random struct {
 	source *rand.PCG
 	mean   float32
 	step   float32 // value of one unit of the sum of bytes
 }
 
-// newRandom starts the values of one tensor, which depend only on the seed and the tensor's name.
+// newRandom returns the generator of a tensor's values, which depend only on the seed and the tensor's name.
 func newRandom(seed uint64, name string, mean, deviation float64) *random {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -43,6 +43,6 @@ func (r *random) fill(dst []float32) {
 }
 
 func (r *random) value(sum uint16) float32 {
-	// The conversion keeps compilers from fusing product and sum, which would round differently on some machines.
+	// The conversion prevents compilers from fusing product and sum, which would round differently on some machines.
 	return r.mean + float32(float32(int32(sum)-bellMean)*r.step)
 }

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// alias is a release that has the shape of a preset, and the types of its weights if they differ from the preset's.
+// alias is a release with the shape of a preset. types are those of its weights, if they differ from the preset's.
 type alias struct {
 	preset string
 	types  releaseTypes
 }
 
-// releaseTypes is the type of weights that the name of a release states.
+// releaseTypes are the types of weights in the name of a release.
 type releaseTypes uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	int4Experts
 )
 
-// aliases has releases by the last part of their names on hubs, in lower case.
+// aliases holds releases by the last part of their names on Hugging Face, in lower case.
 var aliases = map[string]alias{
 	"deepseek-v3-0324": {preset: "deepseek-v3"}, "deepseek-v3-base": {preset: "deepseek-v3"},
 	"deepseek-r1": {preset: "deepseek-v3"}, "deepseek-r1-0528": {preset: "deepseek-v3"},
@@ -38,7 +38,7 @@ var aliases = map[string]alias{
 	"kimi-k2-base": {preset: "kimi-k2"}, "kimi-k2-thinking": {"kimi-k2", int4Experts},
 }
 
-// String returns the types as they are named in messages.
+// String returns the types as text for messages.
 func (t releaseTypes) String() string {
 	switch t {
 	case allBF16:
@@ -54,15 +54,15 @@ func (t releaseTypes) String() string {
 	return "weights in the types of that release"
 }
 
-// IsRelease reports whether ReleaseConfig has a name.
+// IsRelease reports whether ReleaseConfig supports a name.
 func IsRelease(name string) bool {
 	_, _, ok := releaseOf(name)
 	return ok
 }
 
-// releaseOf finds the shape and the types of a model by its name: NAME or OWNER/NAME, in which NAME is a preset or an
-// alias, followed by -FP8 or -BF16 if the model is a copy in that type. listed reports that the publisher of the preset
-// has a release of this name; otherwise the model may have other types.
+// releaseOf returns the shape and the types of a model by its name: NAME or OWNER/NAME, where NAME is a preset or an
+// alias, followed by -FP8 or -BF16 for a copy in that type. listed is true if the publisher of the preset has a release
+// with this name; otherwise the model may have other types.
 func releaseOf(name string) (a alias, listed, ok bool) {
 	owner, base, owned := strings.Cut(strings.ToLower(name), "/")
 	if !owned {
@@ -83,13 +83,13 @@ func releaseOf(name string) (a alias, listed, ok bool) {
 		}
 	}
 	publisher := a.publisher()
-	if owned && publisher == "" { // shapes that were not released have no owner
+	if owned && publisher == "" { // shapes without a release have no owner
 		return alias{}, false, false
 	}
 	return a, listed && (!owned || owner == publisher), ok
 }
 
-// publisher returns the owner of the alias's preset.
+// publisher returns the owner of the release of the alias's preset.
 func (a alias) publisher() string {
 	for _, p := range Presets() {
 		if p.Name == a.preset {
@@ -100,8 +100,8 @@ func (a alias) publisher() string {
 	return ""
 }
 
-// Unlisted states why the types of a model may differ from those of ReleaseConfig: its name belongs to no release of
-// the model's publisher. It is empty for a release, and for a name that ReleaseConfig does not have.
+// Unlisted returns a text about why the types of a model may differ from those of ReleaseConfig: its name is not that
+// of a release of the model's publisher. It is empty for releases and for names that ReleaseConfig does not support.
 func Unlisted(name string) string {
 	a, listed, ok := releaseOf(name)
 	if !ok || listed {
@@ -119,8 +119,8 @@ func Unlisted(name string) string {
 	return text + "give 'sparrow pull --dry-run' the name with its owner, or give the file to 'sparrow inspect'"
 }
 
-// ReleaseConfig returns the config.json of a release by its name, as far as sizes depend on it. For the name of a copy
-// (Unlisted) it has the types that the name states.
+// ReleaseConfig returns a config.json with the fields of a release on which sizes depend. For the name of a copy
+// (Unlisted), it has the types in the name.
 func ReleaseConfig(name string) ([]byte, error) {
 	a, _, ok := releaseOf(name)
 	if !ok {

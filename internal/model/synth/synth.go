@@ -11,14 +11,14 @@ import (
 // DType is the type in which the large matrices are stored.
 type DType uint8
 
-// The stored types.
+// Types in which matrices are stored.
 const (
 	BF16 DType = iota
 	FP8        // as released: e4m3 in blocks of 128 x 128 and, in the experts of DeepSeek-V4, FP4 in groups of 32
-	Int4       // experts in four bits and groups of 32, the rest BF16
+	Int4       // experts in four bits with groups of 32, all other weights in BF16
 )
 
-// String returns the name ParseDType reads.
+// String returns the name that ParseDType reads.
 func (d DType) String() string {
 	switch d {
 	case FP8:
@@ -49,16 +49,16 @@ func ParseDType(s string) (DType, error) {
 type Options struct {
 	DType DType
 	Seed  uint64
-	// ShardBytes bounds the tensor data of one file; 0 writes one file.
+	// ShardBytes is the maximum size of the tensor data of one file, in bytes; 0 means a single file.
 	ShardBytes int64
-	// Repeat generates the first values of each tensor and repeats them, so a large checkpoint is written at the
-	// speed of the disk.
+	// Repeat generates only the first values of each tensor and repeats them, so that a large checkpoint is written at
+	// the speed of the disk.
 	Repeat bool
 	// NextN is the number of drafting layers: 0 or 1. Nil uses the number in the config.
 	NextN *int
 }
 
-// Checkpoint is a random checkpoint that was not written yet.
+// Checkpoint describes a random checkpoint that is not written yet.
 type Checkpoint struct {
 	config  config.Description
 	text    []byte // config.json
@@ -68,13 +68,13 @@ type Checkpoint struct {
 
 // Size describes the checkpoint that will be written.
 type Size struct {
-	Tensors    int   `json:"tensors"`    // block scales included
-	Parameters int64 `json:"parameters"` // block scales not counted
+	Tensors    int   `json:"tensors"`    // number of tensors, including block scales
+	Parameters int64 `json:"parameters"` // number of parameters, without block scales
 	NextN      int64 `json:"next_n"`     // parameters of the drafting layer, included in Parameters
 	Bytes      int64 `json:"bytes"`      // bytes of tensor data
 }
 
-// New prepares a checkpoint of the shape that text, the content of a config.json, describes. File names it in messages.
+// New prepares a checkpoint with the shape in a config.json: text is its contents, file its name in messages.
 func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	if o.ShardBytes < 0 {
 		return nil, fmt.Errorf("synth: %w: the shard size is %d bytes; give a positive size, or 0 for one file",
@@ -111,8 +111,7 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	return out, nil
 }
 
-// rewrite changes a config.json to describe the written checkpoint: drafting layer and quantisation. Everything else
-// is unchanged.
+// rewrite sets the fields of a config.json that depend on the options: drafting layer and quantisation.
 func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -187,7 +186,8 @@ type quantization struct {
 	Experts     string `json:"expert_dtype,omitempty"`
 }
 
-// pow2Scales reports whether scales are powers of two: DeepSeek's are, GLM's may be any value (v32 spec, 4.4).
+// pow2Scales reports whether scales are powers of two, as in DeepSeek's releases; in GLM's they are not (v32 spec,
+// 4.4).
 func pow2Scales(fields map[string]json.RawMessage) bool {
 	family := string(fields["model_type"])
 	return family == `"`+string(config.DeepseekV32)+`"` || family == `"`+string(config.DeepseekV4)+`"` ||
@@ -203,7 +203,7 @@ func (c *Checkpoint) Model() config.Description { return c.config }
 // ConfigJSON returns the config.json that Write writes with the weights.
 func (c *Checkpoint) ConfigJSON() []byte { return c.text }
 
-// Size predicts the size of the checkpoint that Write writes.
+// Size returns the size of the checkpoint that Write would write.
 func (c *Checkpoint) Size() Size {
 	var s Size
 	for _, src := range c.sources(&filler{}) {

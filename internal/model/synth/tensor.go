@@ -14,18 +14,18 @@ type tensor struct {
 	shape  []int
 	dtype  weight.DType
 	store  storage
-	scale  string // name of the tensor's scales, if it has some
-	like   string // tensor whose values are repeated; the tensor's own name if none
-	limit  int    // experts an expertTable names, or keys of a tokenMap
-	side   int    // side of the blocks that share a scale; 0 for 128
+	scale  string // name of the tensor with the scales, if there is one
+	like   string // name of the tensor with the same values; the tensor's own name if there is none
+	limit  int    // number of experts for an expertTable, or of keys for a tokenMap
+	side   int    // rows and columns of the blocks with one scale; 0 means 128
 	mean   float64
 	spread float64           // standard deviation of the values
 	nextN  bool              // whether the tensor belongs to the drafting layer
-	linear bool              // whether the tensor is among the matrices that releases quantise if they name no modules
+	linear bool              // whether releases that name no modules quantise the matrix
 	kind   config.ModuleType // type of the values if storage is released
 }
 
-// storage is how the values of a tensor are written.
+// storage is the form in which the values of a tensor are written.
 type storage uint8
 
 const (
@@ -36,19 +36,19 @@ const (
 	expertTable                 // I64 [vocabulary, k]: k different experts for each token
 	rowFP8                      // F8E4M3 with an exponent for each 32 values of a row
 	tokenMap                    // I32 [vocabulary]: a key for each token
-	released                    // stored as kind states; it has no values (described.go)
+	released                    // the form that kind describes; without values (described.go)
 	groupInt4                   // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
 	expertBlocks                // a block format of GGUF files; its values are random and never written (blocks.go)
 )
 
-// Gains are multiples of the standard deviation that keeps the size of activations.
+// Gains are factors of the standard deviation with which activations keep their size.
 const (
-	headGain   = 2.0  // logits spread by about two units, so that one token is clearly the most likely
-	normSpread = 0.05 // standard deviation around 1: an omitted norm weight changes the result
+	headGain   = 2.0  // logits have a standard deviation of about 2, so that one token is clearly the most likely
+	normSpread = 0.05 // standard deviation around 1, so that omitting a norm weight changes the result
 	biasSpread = 0.02
 )
 
-// lister collects the tensors of a model by the table of the v32 spec, 4.2.
+// lister collects the tensors of a model, as in the table of the v32 spec, 4.2.
 type lister struct {
 	c     *config.DSA
 	fp8   bool
@@ -60,8 +60,8 @@ type lister struct {
 }
 
 func listTensors(c *config.DSA, d DType) []tensor {
-	// Rows of the embedding have a root mean square of 1, the size that every norm gives its output. A tied table must
-	// also suit the head.
+	// Rows of the embedding have a root mean square of 1, like the outputs of norms. A tied table must have the
+	// deviation of the head.
 	l := &lister{c: c, fp8: d == FP8, int4: d == Int4, embedSpread: 1,
 		headSpread: headGain / math.Sqrt(float64(c.Hidden))}
 	embed, head := "model.embed_tokens.weight", "lm_head.weight"
@@ -83,7 +83,6 @@ func listTensors(c *config.DSA, d DType) []tensor {
 	return l.list
 }
 
-// add appends a tensor.
 func (l *lister) add(t tensor) {
 	if t.like == "" {
 		t.like = t.name
@@ -102,13 +101,13 @@ func (l *lister) norm(name string, n int) {
 	l.add(tensor{name: name, shape: []int{n}, dtype: weight.BF16, mean: 1, spread: normSpread})
 }
 
-// plain adds a matrix [out, in] that stays BF16 in FP8 checkpoints.
+// plain adds a matrix [out, in] that is BF16 also in FP8 checkpoints.
 func (l *lister) plain(name string, out, in int) {
 	l.add(tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: 1 / math.Sqrt(float64(in))})
 }
 
-// matrix adds a matrix [out, in] that FP8 checkpoints store in blocks. The deviation 1/sqrt(in) keeps the size of
-// values that pass through.
+// matrix adds a matrix [out, in] that FP8 checkpoints store in blocks. With the standard deviation 1/sqrt(in), outputs
+// have the size of inputs.
 func (l *lister) matrix(name string, out, in int, gain float64) {
 	t := tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in)),
 		linear: true}
@@ -118,8 +117,8 @@ func (l *lister) matrix(name string, out, in int, gain float64) {
 	l.add(t)
 }
 
-// residual returns the gain of matrices that add to the residual stream: two of them in each layer must not make it
-// grow.
+// residual returns the gain of matrices whose outputs are added to the residual stream, two in each layer. With it, the
+// size of the residual stream stays about the same.
 func (l *lister) residual() float64 { return 1 / math.Sqrt(2*float64(l.c.Layers)) }
 
 func (l *lister) layer(i int) {

@@ -10,8 +10,8 @@ import (
 	"sparrow/weight"
 )
 
-// Standard deviations of the tensors that only DeepSeek-V4 has: large enough that an omitted term is noticed, small
-// enough that no stream, expert or token dominates.
+// Standard deviations of the tensors that only DeepSeek-V4 has: large enough that omitting a term changes results,
+// small enough that no stream, expert or token dominates.
 const (
 	hyperBase  = 0.5
 	hyperScale = 0.5 // mean value
@@ -19,12 +19,12 @@ const (
 	apeSpread  = 0.5
 )
 
-// v4Lister collects the tensors of a DeepSeek-V4 model under their official names, by the table of the v4 spec, 5.
+// v4Lister collects the tensors of a DeepSeek-V4 model under their official names, as in the table of the v4 spec, 5.
 type v4Lister struct {
 	lister
 	c    *config.V4
 	fp4  bool // whether experts of an FP8 checkpoint are FP4
-	side int  // side of the blocks that share a scale; 0 for 128
+	side int  // rows and columns of the blocks with one scale; 0 means 128
 }
 
 func listV4(c *config.V4, fp8, fp4 bool) []tensor {
@@ -50,7 +50,7 @@ func (l *v4Lister) embedding(name string, spread float64) {
 	l.add(tensor{name: name, shape: []int{l.c.Vocab, l.c.Hidden}, dtype: weight.BF16, spread: spread})
 }
 
-// floats adds a tensor that stays float32.
+// floats adds a tensor that is always float32.
 func (l *v4Lister) floats(name string, mean, spread float64, shape ...int) {
 	l.add(tensor{name: name, shape: shape, dtype: weight.F32, mean: mean, spread: spread})
 }
@@ -77,8 +77,8 @@ func scaleName(name string) string { return strings.TrimSuffix(name, "weight") +
 
 func (l *v4Lister) residual() float64 { return 1 / math.Sqrt(2*float64(l.c.Layers)) }
 
-// site lists the parameters with which a sublayer reads and writes the residual streams: n values each for reading
-// and writing, n x n for mixing.
+// site lists the tensors of the hyper-connections of a sublayer: n coefficients for its input, n for its output and n x
+// n for mixing.
 func (l *v4Lister) site(prefix string, mix, scales int) {
 	in := l.c.Hyper.Streams * l.c.Hidden
 	l.floats(prefix+"fn", 0, 1/math.Sqrt(float64(in)), mix, in)
@@ -86,7 +86,7 @@ func (l *v4Lister) site(prefix string, mix, scales int) {
 	l.floats(prefix+"scale", hyperScale, normSpread, scales)
 }
 
-// collapse lists the parameters with which the streams are combined into one.
+// collapse lists the tensors with which the streams are combined after the last layer.
 func (l *v4Lister) collapse(prefix string) { l.site(prefix+"hc_head_", l.c.Hyper.Streams, 1) }
 
 func (l *v4Lister) layer(p string, ratio int, hash bool) {
@@ -121,8 +121,8 @@ func (l *v4Lister) attention(p string, ratio int) {
 	l.compressor(p+"indexer.compressor.", ratio, layout.IndexDim)
 }
 
-// compressor lists the tensors that make entries of dim values; groups of ratio 4 overlap, so that every token is
-// projected twice.
+// compressor lists the tensors with which entries of dim values are computed. Groups of ratio 4 overlap, so every token
+// has two projections.
 func (l *v4Lister) compressor(p string, ratio, dim int) {
 	wide := dim
 	if ratio == 4 {
@@ -156,8 +156,8 @@ func (l *v4Lister) moe(p string, hash bool) {
 	}
 }
 
-// draft lists the tensors of the drafting block: a layer without compressed stream, and the projections that join
-// hidden streams with the next token (v4 spec, 2.7).
+// draft lists the tensors of the drafting block: a layer without compressed entries, and the projections of hidden
+// streams and of the next token's embedding (v4 spec, 2.7).
 func (l *v4Lister) draft(p string) {
 	h := l.c.Hidden
 	l.layer(p, 0, false)
@@ -169,8 +169,8 @@ func (l *v4Lister) draft(p string) {
 	l.collapse(p)
 }
 
-// stages lists the tensors of the stages of a DSpark head (dspark spec, 2): layers without compressed stream, the
-// projection of the target's hidden states before the first, and the heads after the last.
+// stages lists the tensors of the stages of a DSpark head (dspark spec, 2): layers without compressed entries, the
+// projection of the target's hidden states before the first stage, and the heads after the last stage.
 func (l *v4Lister) stages(d *config.DSpark) {
 	h, last := l.c.Hidden, fmt.Sprintf("mtp.%d.", d.Stages-1)
 	for k := range d.Stages {

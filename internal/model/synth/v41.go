@@ -10,11 +10,11 @@ import (
 	"sparrow/weight"
 )
 
-// smallBlock is the side of the blocks of FP8 values that share a scale in DeepSeek-V4.1.
+// smallBlock is the number of rows, and of columns, of the blocks of FP8 values with one scale in DeepSeek-V4.1.
 const smallBlock = 32
 
 // listV41 lists the tensors of a DeepSeek-V4.1 model, by the table of the v41 spec, 6, and the map of tokens to keys of
-// its n-gram tables, which releases derive from their tokenizer.
+// its n-gram tables, which for releases is computed from the tokenizer.
 func listV41(c *config.V41, fp8, fp4 bool) []tensor {
 	l := &v4Lister{lister: lister{fp8: fp8}, c: &c.V4, fp4: fp8 && fp4, side: smallBlock}
 	l.embedding("embed.weight", 1)
@@ -38,7 +38,7 @@ func listV41(c *config.V41, fp8, fp4 bool) []tensor {
 	return l.list
 }
 
-// common lists the tensors that layers and stages of a draft head have in common.
+// common lists the tensors that both layers and stages of a draft head have.
 func (l *v4Lister) common(p string) {
 	n := l.c.Hyper.Streams
 	l.site(p+"hc_attn_", n*(2+n), 3)
@@ -68,7 +68,7 @@ func (l *v4Lister) stagesV41(c *config.V41) {
 	l.plain(last+"confidence_head.proj.weight", 1, c.Hidden+d.Rank)
 }
 
-// shared lists the weights of a layer that makes entries and selects.
+// shared lists the tensors with which a layer computes entries and selects, if it does.
 func (l *v4Lister) shared(c *config.V41, p string, i int) {
 	if c.EntrySource(i) == i {
 		l.plain(p+"compressor.wkv.weight", c.Attention.Dim, c.Hidden)

@@ -19,9 +19,9 @@ type File struct {
 	Data []byte
 }
 
-// Write makes the checkpoint in dir, which is created if necessary and must hold no checkpoint. Progress, when not
-// nil, is called with the number of bytes of tensor data written. When ctx ends, or on any error, the written files
-// are removed. For a folder that holds a checkpoint Write returns weight.ErrExists.
+// Write writes the checkpoint to the folder dir, which it creates if necessary. progress, if not nil, is called with
+// the number of bytes of tensor data written so far. If ctx ends, or after any error, the written files are removed. If
+// dir already has a checkpoint, Write returns weight.ErrExists.
 func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 	progress func(done, total int64)) (err error) {
 	if err := Vacant(dir, beside); err != nil {
@@ -59,14 +59,14 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 			progress(done, total)
 		}
 	}
-	// transformers reads only files that state their origin.
+	// transformers reads only files with the field format.
 	about := map[string]string{"format": "pt", "made_by": "sparrow synth",
 		"seed": strconv.FormatUint(c.options.Seed, 10)}
 	return weight.CreateSharded(dir, c.sources(fill), about, c.options.ShardBytes)
 }
 
-// Vacant returns weight.ErrExists if dir contains a file that Write would have to replace. It also fails if dir is
-// not a folder and cannot be created.
+// Vacant returns weight.ErrExists if dir contains a file that Write would have to replace. It returns another error if
+// dir is not a folder and cannot be created.
 func Vacant(dir string, beside []File) error {
 	if _, err := absent(dir); err != nil {
 		return err
@@ -80,12 +80,12 @@ func Vacant(dir string, beside []File) error {
 	return weight.Vacant(dir)
 }
 
-// taken refuses to replace a file.
+// taken returns the error that a file exists.
 func taken(path string) error {
 	return fmt.Errorf("synth: %w: %s exists; choose an empty folder", weight.ErrExists, path)
 }
 
-// absent lists the folders that must be made for dir, innermost first.
+// absent lists the folders that must be created for dir, innermost first.
 func absent(dir string) (list []string, err error) {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)

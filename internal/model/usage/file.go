@@ -10,10 +10,10 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// ErrFile is wrapped when a file is not a usage file.
+// ErrFile is wrapped if a file is not a usage file.
 var ErrFile = errors.New("not a usage file")
 
-// The first field of a file, and its version.
+// Values of the fields format and version of a file.
 const (
 	formatName    = "sparrow expert usage"
 	formatVersion = 1
@@ -55,7 +55,7 @@ func Load(path string) (*Table, error) {
 	return t, nil
 }
 
-// Read reads a file that Write wrote.
+// Read reads a table in the format of Write.
 func Read(r io.Reader) (*Table, error) {
 	data, err := io.ReadAll(io.LimitReader(r, mostBytes+1))
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package usage counts how often rows chose each expert of each layer.
 //
 // It adds up the counts of a device (Table.Add), reads and writes them as files (docs/format/usage.md), and computes
-// the shares by which experts are placed and which `sparrow inspect --usage` prints.
+// the fractions of choices by which experts are placed, and which `sparrow inspect --usage` prints.
 package usage
 
 import (
@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/model/config"
 )
 
-// Table counts how often rows chose each expert. Layers are numbered as in the checkpoint: drafting layers come after
-// the model's layers.
+// Table counts how often rows chose each expert. Layers are numbered as in the checkpoint: drafting layers follow the
+// main layers.
 type Table struct {
 	Family  string
 	Experts int        // experts of a layer that has experts
@@ -49,7 +49,7 @@ func For(d config.Description) (*Table, error) {
 	return New(string(c.Family), c.Layers+c.NextN, experts, chosen), nil
 }
 
-// Add adds the counts of a layer's experts. A count that would overflow stays at the largest number.
+// Add adds the counts of a layer's experts. A count that would overflow is set to the maximum.
 func (t *Table) Add(layer int, counts []uint64) {
 	if t.Counts[layer] == nil {
 		t.Counts[layer] = make([]uint64, t.Experts)
@@ -74,7 +74,7 @@ func (t *Table) Merge(o *Table) error {
 }
 
 // Fade halves the counts of layers whose experts have more than the given mean number of choices, so that recent
-// choices count more than old ones.
+// choices have more weight than old choices.
 func (t *Table) Fade(mean float64) {
 	for l, counts := range t.Counts {
 		if t.Choices(l) <= mean*float64(t.Experts) {
@@ -96,7 +96,7 @@ func (t *Table) Clone() *Table {
 	return &c
 }
 
-// Fits refuses a table of another model: its counts do not apply to the experts of this one.
+// Fits returns an error if the table is of another model.
 func (t *Table) Fits(family string, layers, experts, chosen int) error {
 	if t.Family == family && len(t.Counts) == layers && t.Experts == experts && t.Chosen == chosen {
 		return nil
@@ -116,8 +116,8 @@ func (t *Table) Choices(layer int) float64 {
 	return sum
 }
 
-// Share returns the share of rows that choose an expert, estimated from the counts. One more choice of every expert is
-// assumed: experts that were never chosen are still chosen sometimes.
+// Share returns the estimated fraction of rows that choose an expert. It adds one to every count, so that the estimate
+// is above 0 for experts that were not chosen so far.
 func (t *Table) Share(layer, expert int) float64 {
 	n := 0.0
 	if len(t.Counts[layer]) > 0 {
@@ -126,7 +126,7 @@ func (t *Table) Share(layer, expert int) float64 {
 	return min(float64(t.Chosen)*(n+1)/(t.Choices(layer)+float64(t.Experts)), 1)
 }
 
-// Top returns the share of a layer's choices that go to its n most chosen experts.
+// Top returns the fraction of a layer's choices that are of its n most chosen experts.
 func (t *Table) Top(layer, n int) float64 {
 	sum := t.Choices(layer)
 	if sum == 0 {
@@ -141,8 +141,8 @@ func (t *Table) Top(layer, n int) float64 {
 	return top / sum
 }
 
-// MeanTop returns the share of choices that the most chosen experts of a layer get, averaged over the layers with
-// choices. share is the part of a layer's experts that count as most chosen. It returns 0 if nothing was counted.
+// MeanTop returns the fraction of choices that are of a layer's most chosen experts, averaged over layers with choices;
+// 0 if nothing was counted. share is the fraction of a layer's experts that are called most chosen.
 func (t *Table) MeanTop(share float64) float64 {
 	n := int(math.Ceil(share * float64(t.Experts)))
 	sum, layers := 0.0, 0
@@ -167,7 +167,7 @@ func (t *Table) Total() float64 {
 	return sum
 }
 
-// Print writes how evenly each layer's experts are chosen, and which are chosen most.
+// Print writes, for each layer, how evenly experts are chosen and which experts are chosen most.
 func (t *Table) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d layers, %d of %d experts chosen by a row; %.0f choices counted\n\n", t.Family, len(t.Counts),
 		t.Chosen, t.Experts, t.Total())

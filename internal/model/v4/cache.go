@@ -27,12 +27,12 @@ func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	return entry, index, err
 }
 
-// Allocate makes the pools of every layer. Window pages have the numbers of pages.
+// Allocate makes the pools of every layer, with as many window pages as pages.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows makes the pools of every layer, with a separate number of window pages. States made before become
+// AllocateWindows makes the pools of every layer, with a separate number of window pages. Existing states become
 // invalid.
 func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	entry, index, err := layouts(cfg)
@@ -85,7 +85,6 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// pools returns the pools that a layer has.
 func pools(c dual.Cache) []kernel.Pool {
 	var out []kernel.Pool
 	for _, p := range [...]kernel.Pool{c.Window, c.Extra, c.Index} {
@@ -110,14 +109,14 @@ func (m *Model) Free() {
 	}
 }
 
-// PageBytes returns the cache memory of one page and one window page over all layers.
+// PageBytes returns the size in bytes of one page and one window page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	s := m.sizes(cfg)
 	return s.Page + s.Window
 }
 
-// Window returns the number of tokens that a row attends to in the window stream, including its own. Blocks of
-// drafting stages attend to the same number of tokens before their first token.
+// Window returns the number of tokens to whose window entries a row attends, including its own. Blocks of drafting
+// stages attend to the same number of tokens before their first token.
 func (m *Model) Window() int {
 	if m.spark != nil {
 		return m.config.Attention.Window + 1
@@ -125,7 +124,7 @@ func (m *Model) Window() int {
 	return m.config.Attention.Window
 }
 
-// WindowBytes returns the memory of one window page over all layers.
+// WindowBytes returns the size in bytes of one window page over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
 
 func (m *Model) sizes(cfg *plan.Config) Sizes {
@@ -140,9 +139,9 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return s
 }
 
-// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of the window, then
-// the pools of the compressed stream and of the indexer if the layer has them. Last come the pools of drafting stages
-// that are used.
+// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of window entries, then
+// the pools of compressed entries and of indexer keys if the layer has them. The pools of drafting stages are last, if
+// they are used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {
@@ -156,8 +155,8 @@ func (m *Model) Pools() [][]kernel.Pool {
 	return out
 }
 
-// PageParts appends the compressed entries and indexer keys of a page, layer by layer. Entries of a NextN block are
-// part of a sequence's state, those of drafting stages of window pages.
+// PageParts appends the compressed entries and indexer keys of a page, layer by layer. Entries of a drafting block
+// (NextN) are in the sequence's state, those of drafting stages in window pages.
 func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	for _, c := range m.caches {
 		for _, p := range [...]kernel.Pool{c.Extra, c.Index} {
@@ -170,7 +169,7 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 }
 
 // WindowParts appends the window entries of a window page, layer by layer, each with the raw rows at the end of the
-// page if the layer stores them, and the entries of drafting stages that are used.
+// page if the layer stores them, and the entries of drafting stages, if they are used.
 func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	for _, c := range m.caches {
 		parts = append(parts, model.PagePart(c.Window, window))

@@ -18,12 +18,12 @@ import (
 //	U_t[i] = h_proj · hnorm(X_t[i]) + e_proj · enorm(embed[x_{t+1}])     for every stream i
 //	Z_t    = layer(U_t) at position t, attending to a window only
 //
-// and the head over the collapsed, normalised Z_t gives the logits of x_{t+2}. A chain continues with Z_t in place of
-// X_{t+1}.
+// The product of the head and the combined, normalised Z_t is the logits of x_{t+2}. The next pass of a chain uses Z_t
+// instead of X_{t+1}.
 //
-// The cache of the layer, a window entry for each row, depends on U_t alone. So of a prompt only the last rows, which
-// the next ones see, are computed. The entries are in a ring that belongs to the sequence's state, not in pages: a
-// sequence that begins after cached pages drafts with a shorter window at first.
+// The layer's cache has a window entry for each row, which depends only on U_t. So only the last rows of a prompt are
+// computed, to which later rows attend. Entries are stored in a ring of the sequence's state, not in pages: a sequence
+// that continues after cached pages first drafts with a shorter window.
 type draftHead struct {
 	layer        layer
 	eproj, hproj kernel.Matrix // e_proj and h_proj, [hidden, hidden]
@@ -37,8 +37,7 @@ type draftHead struct {
 // draftPrefix is the prefix of the drafting block's tensors.
 const draftPrefix = "mtp.0."
 
-// loadDrafts reads the drafting block if the checkpoint has it under its official names. Under other names it is
-// not supported.
+// loadDrafts loads the drafting block if the checkpoint has it with its official names. Other names are not supported.
 func (m *Model) loadDrafts(l *nn.Loader) {
 	c := m.config
 	switch {
@@ -77,11 +76,11 @@ func (m *Model) DraftHead() error {
 		draftPrefix+"{e_proj,h_proj,enorm,hnorm,norm,hc_head_*,attn.*,ffn.*}")
 }
 
-// draft is a pass of the drafting block over rows whose hidden states the previous pass has computed.
+// draft holds the tensors of a pass of the drafting block.
 type draft struct {
 	pass
 	attn   *dual.WindowPass
-	hidden kernel.Tensor // i32 [R, 1]: hidden states that the rows continue
+	hidden kernel.Tensor // i32 [R, 1]: for each row, the row of the hidden states that it reads
 	places kernel.Tensor // i32 [R, 1]: row of the plan for each computed row
 	e, x   kernel.Tensor // [R, hidden]
 	from   kernel.Tensor // [R, streams*hidden]: the hidden states
@@ -111,7 +110,7 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return d, nil
 }
 
-// source returns the hidden states that a pass continues: the target's, or the block's own in a chain.
+// source returns the hidden states that the pass reads: those of the target, or in a chain those of the drafting block.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassChain {
 		return &d.work.drafted
@@ -119,7 +118,6 @@ func (d *draft) source() *residual {
 	return &d.work.streams
 }
 
-// Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	if !d.m.draft.cache.Given() {
 		return fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies " +
@@ -171,7 +169,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// forget marks the entries of the pass's states as invalid: it failed, and they may not have been written.
+// forget marks the entries in the states of the pass's sequences as invalid, after the pass failed.
 func (d *draft) forget() {
 	for _, st := range d.states {
 		if st != nil {
@@ -180,7 +178,6 @@ func (d *draft) forget() {
 	}
 }
 
-// Program returns the operations of the block.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.m.moved(), d.build) }
 
 func (d *draft) build() (kernel.Program, error) {
@@ -196,7 +193,8 @@ func (d *draft) build() (kernel.Program, error) {
 	d.sub.Run(d.list, &l.ffnSite, l.ffnNorm, streams, func(out, x kernel.Tensor) {
 		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, 0, d.choices.ExpertTap(m.config.Layers))
 	})
-	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.
+	// The next pass of a chain reads the streams in plan order. Rows that were not computed are undefined and are not
+	// read.
 	d.list.Add(kernel.PutArgs{Out: d.work.drafted.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
 	if d.plan.Logits > 0 {
 		d.logits(d.u, &head.last, head.norm)
@@ -204,7 +202,7 @@ func (d *draft) build() (kernel.Program, error) {
 	return d.list.Compile()
 }
 
-// Ended lets a chain continue the rows of this pass.
+// Ended makes the rows of this pass valid as inputs of the next pass of a chain, unless the pass failed.
 func (d *draft) Ended(err error) {
 	if err != nil {
 		d.forget()
@@ -213,7 +211,7 @@ func (d *draft) Ended(err error) {
 	d.work.drafted.rows = d.plan.Rows
 }
 
-// inputs makes the streams that the layer starts with.
+// inputs adds the operations that compute the layer's input streams.
 func (d *draft) inputs() {
 	m, head, h, eps := d.m, d.m.draft, d.m.config.Hidden, d.m.config.RMSEps
 	d.list.Add(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.hidden})

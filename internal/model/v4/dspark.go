@@ -12,14 +12,14 @@ import (
 	"sparrow/plan"
 )
 
-// sparkHead is a DSpark draft head.
+// sparkHead holds the weights and caches of a DSpark draft head.
 type sparkHead struct {
 	*spark.Head
 	stages []layer
 	last   nn.Site
 }
 
-// loadStages reads a DSpark head if the checkpoint has one.
+// loadStages loads a DSpark head if the checkpoint has one.
 func (m *Model) loadStages(l *nn.Loader) {
 	c, d := m.config, m.config.DSpark
 	if !l.HasPrefix(draftPrefix) {
@@ -43,14 +43,14 @@ func (m *Model) takeTaps(a *kernel.Arena, cfg *plan.Config, rows int) (tapped ke
 	return tapped
 }
 
-// tap keeps the mean of the streams after layer i if the drafting stages read it.
+// tap stores the mean of the streams after layer i, if the drafting stages read it.
 func (s *target) tap(i int) {
 	if s.tapped.Given() {
 		s.m.spark.Tap(s.list, i, s.tapped, s.streams, s.sub.Mix.Columns(0, s.m.config.Hyper.Streams))
 	}
 }
 
-// context stores the data that the drafting stages need from the rows of the pass.
+// context stores the entries that the drafting stages need for the tokens of the pass.
 func (s *target) context() {
 	if !s.tapped.Given() {
 		return
@@ -62,7 +62,7 @@ func (s *target) context() {
 	}
 }
 
-// block is a pass of the drafting stages: a block of rows for each request.
+// block holds the tensors of a pass of the drafting stages, with a block of rows for each request.
 type block struct {
 	pass
 	attn    *dual.BlockPass
@@ -99,7 +99,6 @@ func (w *workspace) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return s, nil
 }
 
-// Prepare fills the input block.
 func (s *block) Prepare(in *model.Input, words []int32) error {
 	if err := s.m.spark.Prepare(&s.block, s.attn, in, attn.NewBlock(s.plan, words)); err != nil {
 		return fmt.Errorf("v4: draft: %w", err)
@@ -107,7 +106,7 @@ func (s *block) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// Program returns the stages and the heads.
+// Program returns the operations of the stages and the heads.
 func (s *block) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
 func (s *block) build() (kernel.Program, error) {
@@ -135,5 +134,5 @@ func (s *block) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// Ended does nothing: no later pass reads data of a block.
+// Ended does nothing, because no later pass reads data of a block.
 func (s *block) Ended(error) {}

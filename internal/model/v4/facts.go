@@ -5,7 +5,7 @@ import (
 	"sparrow/plan"
 )
 
-// Facts returns the properties of a config that the planner reads. No weights are needed.
+// Facts returns the properties of a config that plans depend on. No weights are needed.
 func Facts(c *config.V4) plan.Model {
 	return plan.Model{
 		Family:     plan.DeepSeekV4,

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// experts is the feed-forward block of one layer: exactly one of bias and table is given.
+// experts holds the weights of a layer's feed-forward block; exactly one of bias and table is given.
 type experts struct {
 	router kernel.Matrix // [experts, hidden]
 	bias   kernel.Tensor // f32 [1, experts]: layers that choose by score
@@ -19,9 +19,9 @@ type experts struct {
 	shared nn.MLP
 }
 
-// expertNames describes how the experts of a layer are chosen and named.
+// expertNames describes how the experts of a layer are chosen and how their tensors are named.
 type expertNames struct {
-	layer   int  // number of the layer; a drafting block comes after the model's own layers
+	layer   int  // number of the layer; a drafting block follows the main layers
 	hash    bool // whether experts are looked up by token
 	stacked bool // whether all experts of a layer are in one tensor
 }
@@ -41,7 +41,7 @@ func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNam
 	}
 	var w kernel.ExpertWeights
 	if x.stacked {
-		// Experts are stacked: gates above ups, then downs.
+		// Experts are stacked in two tensors: rows of gate before rows of up, and down.
 		for _, both := range l.Stack(at("ffn.experts.gate_up_proj"), f.Experts, 2*f.Inner, c.Hidden) {
 			w.Gate, w.Up = append(w.Gate, both.Slice(0, f.Inner)), append(w.Up, both.Slice(f.Inner, 2*f.Inner))
 		}
@@ -58,7 +58,7 @@ func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNam
 	return e
 }
 
-// expertSpace is the memory of a block in one pass.
+// expertSpace holds the temporary tensors of a feed-forward block in a pass.
 type expertSpace struct {
 	shared       nn.MLPSpace
 	logits       kernel.Tensor // f32 [T, experts]
@@ -70,9 +70,9 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 		ids: a.Take(kernel.I32, rows, topK), weights: a.Take(kernel.F32, rows, topK)}
 }
 
-// feedForward writes the block's output for x to out: shared experts first, then the chosen experts, so that the sum
-// of a row has one order. tokens are the tokens of the rows, i32 [T, 1]. The first `prompt` rows belong to prompts.
-// The choice goes through tap.
+// feedForward writes the block's output for x to out: shared experts first, then the chosen experts, so that sums are
+// always in the same order. tokens are the tokens of the rows, i32 [T, 1]. The first `prompt` rows belong to prompts.
+// tap records or replaces the choice.
 func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, prompt int,
 	tap model.ExpertTap) {
 	f, list := m.config.FFN, m.list
@@ -92,7 +92,7 @@ func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Te
 			Scale: f.Scale})
 	}
 	tap.Pass(list, s.ids, s.weights)
-	if hosted { // the shared experts run while the host's workers compute
+	if hosted { // the shared experts run while workers on the host compute
 		list.Add(kernel.PostArgs{ExpertArgs: run})
 		e.shared.Finish(list, &s.shared, shared)
 	}

@@ -19,7 +19,6 @@ type layer struct {
 	ffn               experts
 }
 
-// load reads every tensor of the checkpoint.
 func (m *Model) load(l *nn.Loader) {
 	c, n := m.config, spelling.Of(l.Has)
 	m.embed = l.Table(n.Global("embed.weight"), c.Vocab, c.Hidden)
@@ -34,7 +33,7 @@ func (m *Model) load(l *nn.Loader) {
 	m.loadDrafts(l)
 }
 
-// loadLayer reads a layer; at returns the full name of each of its tensors.
+// loadLayer loads a layer; at returns the full name of each of its tensors.
 func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x expertNames) layer {
 	mix := c.Hyper.Streams * (2 + c.Hyper.Streams)
 	out := layer{

@@ -1,13 +1,13 @@
-// Package v4 runs DeepSeek-V4: attention over a sliding window and compressed streams, with residual streams mixed by
+// Package v4 runs DeepSeek-V4: attention over a sliding window and compressed entries, and residual streams mixed by
 // hyper-connections.
 //
-// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
-// written against the operations of package kernel; it is independent of the device and never reads the elements of a
-// tensor. The plan fixes which kernel reads which layout; nothing is decided here.
+// The inputs of a pass are token ids, a plan, page tables and a state for each sequence; its outputs are the logits of
+// chosen rows. A pass consists of operations of package kernel. It does not depend on the device and never reads the
+// elements of a tensor. The plan determines kernels and layouts.
 //
-// The cache of a sequence is in pages (window entries, compressed entries, indexer keys) and, for the group of tokens
-// that is not complete yet, in a State. A row's bits do not depend on the other rows of the batch, nor on how the
-// prompt was cut into steps.
+// A sequence has pages, with window entries, compressed entries and indexer keys, and a State with the raw rows of
+// incomplete groups. The bits of a row do not depend on the other rows of the batch, nor on the division of the prompt
+// into steps.
 package v4
 
 import (
@@ -22,9 +22,10 @@ import (
 	"sparrow/plan"
 )
 
-// Model is a loaded model on one device, or the part of a model that one of several ranks has. Each rank has a part
-// of the experts, inner values and vocabulary. If heads are divided, it has its heads and the whole cache; if
-// requests are divided, it has all heads and the cache of its sequences. One goroutine uses it at a time.
+// Model is a loaded model on one device, or the part of a model on one of several ranks. Each rank has a part of the
+// experts, of the inner values of feed-forward blocks and of the vocabulary. If attention is divided by heads, a rank
+// has its heads and the whole cache; if by requests, it has all heads and the cache of its sequences. One goroutine
+// uses it at a time.
 type Model struct {
 	config *config.V4
 	ranks  kernel.Member
@@ -37,8 +38,8 @@ type Model struct {
 	last   nn.Site // parameters by which the streams are combined after the last layer
 	norm   kernel.Tensor
 	head   kernel.Matrix
-	draft  *draftHead // nil if there is none
-	spark  *sparkHead // nil without a DSpark head; a checkpoint has one of the two kinds of heads, or neither
+	draft  *draftHead // nil without a drafting block
+	spark  *sparkHead // nil without a DSpark head; a checkpoint has at most one of the two
 	tally  *model.Tally
 	nn.Homes
 	model.Sequences[*dual.State]
@@ -53,16 +54,16 @@ type Model struct {
 type workspace struct {
 	m       *Model
 	streams residual // residual streams after the last layer in the latest pass of the target
-	drafted residual // Z of every row of the latest pass of the drafting block, in plan order
+	drafted residual // output streams of the latest pass of the drafting block, in plan order
 }
 
-// residual holds the rows that a drafting pass continues: all streams of a row, in adjacent columns.
+// residual holds the hidden states that are the inputs of a drafting pass: all streams of a row, in adjacent columns.
 type residual struct {
 	mem  kernel.Tensor // activation [maximum rows of a pass, streams*hidden]
 	rows int           // rows of the latest pass; 0 while they are not valid
 }
 
-// Load reads every weight of a checkpoint, in any of the spellings in use.
+// Load reads every weight of a checkpoint with any of the three spellings of tensor names.
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
@@ -107,23 +108,23 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 // Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts returns the properties that the planner reads: the properties of one rank if there are several.
+// Facts returns the properties that plans depend on: those of one rank, if there are several ranks.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
-		panic(err) // Load has divided them
+		panic(err) // Load has divided the same config
 	}
 	return f
 }
 
-// CountExperts lets passes that are arranged from then on count which experts rows choose.
+// CountExperts enables counting of chosen experts in all passes that are arranged later.
 func (m *Model) CountExperts() (err error) {
 	c := m.config
 	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
 	return err
 }
 
-// ReadExperts adds the counts since the previous call.
+// ReadExperts adds the counts since the previous call to the table.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place returns the current operation of the pass in progress.
@@ -132,7 +133,7 @@ func (m *Model) Place() string { return m.list.Place() }
 // Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Bind allocates the rows that drafting passes continue.
+// Bind allocates the hidden states that drafting passes read, for passes of at most the given number of rows.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
 	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}

@@ -12,12 +12,12 @@ import (
 	"sparrow/plan"
 )
 
-// pass has the common parts of the target's pass and the drafting pass. Attention, feed-forward blocks and the head
-// follow each other and share memory.
+// pass holds the tensors that passes of the main layers and of the drafting block have. Attention, feed-forward blocks
+// and head run one after another and use the same memory.
 type pass struct {
 	m    *Model
 	work *workspace
-	list *kernel.Builder // operations of the pass, while they are listed
+	list *kernel.Builder // builder of the list of operations
 	plan *plan.Plan
 	made model.Compiled
 
@@ -30,18 +30,18 @@ type pass struct {
 	sub  nn.Sublayer
 	ffn  expertSpace
 	head model.Head
-	// mix is the mixture of the streams of the output rows, f32 [L, streams]; collapsed has the combined rows [L,
-	// hidden].
+	// mix holds the coefficients of the streams of the output rows, f32 [L, streams]; collapsed holds the combined
+	// rows, [L, hidden].
 	mix, collapsed kernel.Tensor
 }
 
-// Arrange lays out a pass of the model, or of its drafting block.
+// Arrange takes the tensors of a pass of the main layers, or of the drafting block, from an arena.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
-	if p.Rows > w.streams.mem.Rows && p.Pass != plan.PassBlock { // a pass of blocks keeps no rows for later passes
+	if p.Rows > w.streams.mem.Rows && p.Pass != plan.PassBlock { // a block pass stores no rows for later passes
 		return nil, fmt.Errorf("v4: workspace holds %d rows, pass has %d", w.streams.mem.Rows, p.Rows)
 	}
-	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
+	// Memory for at least one state must exist, also for passes that are arranged before the first sequence exists.
 	if err := m.Reserve(1); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// begin allocates the first part of the arena: inputs and outputs.
+// begin takes the inputs and outputs of a pass from the arena.
 func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
 	m := work.m
 	c := m.config
@@ -84,7 +84,7 @@ func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.
 	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
 }
 
-// finish allocates the memory of the head, which runs last.
+// finish takes the tensors of the head from the arena.
 func (s *pass) finish(a *kernel.Arena) {
 	c, act := s.m.config, s.m.dev.Activation()
 	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
@@ -92,13 +92,11 @@ func (s *pass) finish(a *kernel.Arena) {
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
-// logits collapses the streams of the output rows, normalises them and multiplies by the head.
+// logits combines the streams of the output rows, normalises the result and multiplies it by the head.
 func (s *pass) logits(streams kernel.Tensor, last *nn.Site, norm kernel.Tensor) {
 	s.list.At("head", -1)
 	s.collapse(s.collapsed, streams, last)
@@ -106,7 +104,7 @@ func (s *pass) logits(streams kernel.Tensor, last *nn.Site, norm kernel.Tensor) 
 	s.head.Logits(s.list, s.collapsed, s.m.head)
 }
 
-// collapse writes the mixture of the streams of the output rows to out [L, hidden].
+// collapse writes the combined streams of the output rows to out [L, hidden].
 func (s *pass) collapse(out, streams kernel.Tensor, last *nn.Site) {
 	c := s.m.config
 	picked := s.head.Pick(s.list, streams)
@@ -126,7 +124,7 @@ func (s *pass) embed(streams kernel.Tensor) {
 	s.list.Add(kernel.AllReduceArgs{X: streams})
 }
 
-// target is a pass through the model's own layers.
+// target holds the tensors of a pass through the main layers.
 type target struct {
 	pass
 	layout  layout.Kind // byte layout of the entries in the cache
@@ -173,7 +171,7 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 		return err
 	}
 	for r, st := range states {
-		if st != nil { // nil: padding
+		if st != nil { // nil for padding
 			st.Begin(len(in.Tokens[r]))
 		}
 	}
@@ -208,7 +206,7 @@ func (s *target) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// Ended lets drafting passes continue the rows of this one.
+// Ended makes the hidden states of this pass valid as inputs of drafting passes, unless the pass failed.
 func (s *target) Ended(err error) {
 	if err == nil {
 		s.work.streams.rows = s.plan.Rows

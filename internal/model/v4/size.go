@@ -6,14 +6,14 @@ import (
 	"sparrow/layout"
 )
 
-// Sizes is the memory of sequences over all layers, in bytes.
+// Sizes holds the sizes of the cache over all layers, in bytes.
 type Sizes struct {
 	Page   int64 // bytes of compressed entries and indexer keys of a page
 	Window int64 // bytes of a window page: entries of its tokens, and the raw rows at its end
-	State  int64 // bytes of the raw rows of open groups, per sequence
+	State  int64 // bytes of the rings of raw rows, for each sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens.
+// SizesOf computes the sizes for a config and pages of the given number of tokens.
 func SizesOf(c *config.V4, entry layout.V4, index layout.Index, page int) Sizes {
 	var s Sizes
 	for _, ratio := range c.Attention.Ratios {

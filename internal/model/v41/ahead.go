@@ -6,15 +6,15 @@ import (
 	"sparrow/kernel"
 )
 
-// ahead asks the system to read the rows that a pass will look up in mapped tables, in the order of the layers, so
-// that they are read from disk while earlier layers are computed. rows has, for every token, its rows of all tables
-// next to each other.
+// ahead requests that the operating system reads the rows of mapped tables that a pass looks up, in the order of the
+// layers, so that they are read from disk while earlier layers are computed. rows holds, for every token, its row
+// numbers in all tables.
 func (m *Model) ahead(rows []int32) {
 	if m.hash == nil || m.ask == nil || !m.mapped() {
 		return
 	}
 	words, columns := m.hash.Shape().Words(), m.config.Engram.Columns()
-	ids := slices.Clone(rows) // a copy, because the block is filled again for the next pass
+	ids := slices.Clone(rows) // a copy, because the next pass overwrites rows
 	go func() {
 		for i := range m.layers {
 			e := m.layers[i].engram
@@ -31,7 +31,7 @@ func (m *Model) ahead(rows []int32) {
 	}()
 }
 
-// askRow asks the system to read one row of a tensor in host memory.
+// askRow requests that the operating system reads one row of a mapped tensor.
 func (m *Model) askRow(t kernel.Tensor, row int) {
 	if t.Given() && row >= 0 && row < t.Rows {
 		x := t.Slice(row, row+1)

@@ -11,11 +11,11 @@ import (
 	"sparrow/plan"
 )
 
-// cache is the paged memory of a layer. A page number stands for the same tokens in all pools of entries and keys;
-// window entries are in window pages.
+// cache is the paged memory of a layer. A page has the same number, for the same tokens, in all pools of entries and
+// keys. Window entries are in window pages.
 type cache struct {
 	window  kernel.Pool // an entry for each token
-	entries kernel.Pool // shared entries; given if the layer makes them
+	entries kernel.Pool // shared entries; given if the layer computes entries
 	keys    kernel.Pool // an indexer key for each shared entry
 }
 
@@ -37,7 +37,7 @@ func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	return entry, index, err
 }
 
-// entryLayout returns the layout of the cache's entries.
+// entryLayout returns the layout of shared entries in the cache or, without shared entries, of window entries.
 func (m *Model) entryLayout() layout.Kind {
 	for _, c := range m.caches {
 		if c.entries.Mem.Given() {
@@ -47,8 +47,7 @@ func (m *Model) entryLayout() layout.Kind {
 	return m.caches[0].window.Layout
 }
 
-// shared returns the caches that layer i reads: its own window, and the entries of the layer with which it shares
-// them.
+// shared returns the caches that layer i reads: its window entries, and the entries and keys of their source layers.
 func (m *Model) shared(i int) *dual.SharedLayer {
 	c := m.config
 	out := &dual.SharedLayer{Weights: m.layers[i].attn, Window: m.caches[i].window, Publish: i == c.Candidates.Source,
@@ -59,12 +58,12 @@ func (m *Model) shared(i int) *dual.SharedLayer {
 	return out
 }
 
-// Allocate makes the pools of every layer. Window pages have the numbers of pages.
+// Allocate makes the pools of every layer, with as many window pages as pages.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows makes the pools of every layer, with a separate number of window pages. States made before become
+// AllocateWindows makes the pools of every layer, with a separate number of window pages. Existing states become
 // invalid.
 func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	entry, index, err := layouts(cfg)
@@ -100,7 +99,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// windowOf returns the layout of window entries of a cache with shared entries.
+// windowOf returns the layout of window entries in a cache whose shared entries have the given layout.
 func windowOf(entry layout.V4) layout.V4 {
 	if entry.Kind() == layout.V41Row288 {
 		return layout.V41Window{}
@@ -108,7 +107,6 @@ func windowOf(entry layout.V4) layout.V4 {
 	return entry
 }
 
-// pools returns the pools that a layer has.
 func (c cache) pools() []kernel.Pool {
 	var out []kernel.Pool
 	for _, p := range [...]kernel.Pool{c.window, c.entries, c.keys} {
@@ -132,14 +130,14 @@ func (m *Model) Free() {
 	}
 }
 
-// Sizes is the memory of sequences over all layers, in bytes.
+// Sizes holds the sizes of the cache over all layers, in bytes.
 type Sizes struct {
 	Page   int64 // bytes of entries and indexer keys of a page
 	Window int64 // bytes of a window page
-	State  int64 // bytes of the raw rows of open pairs, per sequence
+	State  int64 // bytes of the rings of raw rows, for each sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens.
+// SizesOf computes the sizes for a config and pages of the given number of tokens.
 func SizesOf(c *config.V41, entry layout.V4, index layout.Index, page int) Sizes {
 	s := Sizes{Window: int64(c.Layers * windowOf(entry).PageBytes(page))}
 	for _, l := range c.EntrySources {
@@ -152,14 +150,14 @@ func SizesOf(c *config.V41, entry layout.V4, index layout.Index, page int) Sizes
 	return s
 }
 
-// PageBytes returns the cache memory of one page and one window page over all layers.
+// PageBytes returns the size in bytes of one page and one window page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	s := m.sizes(cfg)
 	return s.Page + s.Window
 }
 
-// Window returns the number of tokens that a row attends to in the window stream, including its own. Blocks of
-// drafting stages attend to the same number of tokens before their first token.
+// Window returns the number of tokens to whose window entries a row attends, including its own. Blocks of drafting
+// stages attend to the same number of tokens before their first token.
 func (m *Model) Window() int {
 	if m.spark != nil {
 		return m.config.Attention.Window + 1
@@ -167,7 +165,7 @@ func (m *Model) Window() int {
 	return m.config.Attention.Window
 }
 
-// WindowBytes returns the memory of one window page over all layers.
+// WindowBytes returns the size in bytes of one window page over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
 
 func (m *Model) sizes(cfg *plan.Config) Sizes {
@@ -182,8 +180,8 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return s
 }
 
-// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of the window, then
-// the pools of entries and indexer keys if the layer makes them. Last come the pools of drafting stages that are
+// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of window entries, then
+// the pools of entries and indexer keys if the layer computes them. The pools of drafting stages are last, if they are
 // used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
@@ -198,7 +196,7 @@ func (m *Model) Pools() [][]kernel.Pool {
 	return out
 }
 
-// PageParts appends the entries and indexer keys of a page, one copy for all layers that share them.
+// PageParts appends the entries and indexer keys of a page, once for all layers that read them.
 func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	for _, c := range m.caches {
 		for _, p := range [...]kernel.Pool{c.entries, c.keys} {

@@ -12,14 +12,14 @@ import (
 	"sparrow/plan"
 )
 
-// sparkHead is a DSpark draft head (v41 spec, 8). Its stages read the inputs of the tapped layers, pass mixtures of the
-// streams on as layers do, and have experts of their own.
+// sparkHead is a DSpark draft head (v41 spec, 8). Its stages read the inputs of the tapped layers, use the coefficients
+// of the previous sublayer like layers, and have their own experts.
 type sparkHead struct {
 	*spark.Head
 	stages []layer
 }
 
-// block is a pass of the drafting stages: a block of rows for each request.
+// block holds the tensors of a pass of the drafting stages, with a block of rows for each request.
 type block struct {
 	pass
 	attn  *dual.BlockPass
@@ -46,7 +46,6 @@ func (m *Model) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena, wi
 	return s, nil
 }
 
-// Prepare fills the input block.
 func (s *block) Prepare(in *model.Input, words []int32) error {
 	if err := s.m.spark.Prepare(&s.block, s.attn, in, attn.NewBlock(s.plan, words)); err != nil {
 		return fmt.Errorf("v41: draft: %w", err)
@@ -54,7 +53,7 @@ func (s *block) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// Program returns the stages and the heads.
+// Program returns the operations of the stages and the heads.
 func (s *block) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
 func (s *block) build() (kernel.Program, error) {

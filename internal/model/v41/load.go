@@ -19,7 +19,7 @@ type layer struct {
 	ffn               nn.RootExperts
 }
 
-// memory is the n-gram table of a layer and the projections of its rows.
+// memory holds the n-gram table of a layer and the projections of its rows.
 type memory struct {
 	first  int // first column of the layer among the table rows of a token
 	table  *kernel.Table
@@ -27,7 +27,7 @@ type memory struct {
 	weight kernel.Tensor // f32 [n, hidden]: weights of queries times weights of keys
 }
 
-// load reads every tensor of the checkpoint, which has the official names.
+// load reads every tensor of the checkpoint, by its official name.
 func (m *Model) load(l *nn.Loader) {
 	c := m.config
 	m.embed = l.Table("embed.weight", c.Vocab, c.Hidden)
@@ -50,7 +50,7 @@ func (m *Model) load(l *nn.Loader) {
 	l.Skip("map of tokens to keys of the n-gram tables", nn.Prefixes("engram.token_map"))
 }
 
-// loadLayer reads layer i, or a stage of the draft head, which follow the layers.
+// loadLayer loads layer i; numbers after the main layers are stages of the draft head.
 func (m *Model) loadLayer(l *nn.Loader, at func(string) string, i, experts, chosen int) layer {
 	c, n := m.config, m.config.Hyper.Streams
 	out := layer{
@@ -70,7 +70,7 @@ func (m *Model) loadLayer(l *nn.Loader, at func(string) string, i, experts, chos
 	return out
 }
 
-// loadMemory reads table number j. The table itself stays in the mapped memory of the checkpoint.
+// loadMemory loads n-gram table number j and its projections. The table remains in the mapped checkpoint.
 func (m *Model) loadMemory(l *nn.Loader, at func(string) string, j int) *memory {
 	s, n, h := &m.config.Engram, m.config.Hyper.Streams, m.config.Hidden
 	return &memory{first: j * s.Columns(), table: l.HostTable(at("engram.embed.weight"), s.Rows[j], s.Dim),
@@ -90,7 +90,7 @@ func (m *Model) loadAttention(l *nn.Loader, at func(string) string, i int) *dual
 		OB:     l.MatrixColumns(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
 		Sinks:  l.VectorShard(at("attn.attn_sink"), a.Heads),
 	}
-	if i >= c.Layers { // a stage reads only the window
+	if i >= c.Layers { // a stage attends only to a window and its block
 		return out
 	}
 	out.Ratio = a.Ratios[i]
@@ -106,7 +106,7 @@ func (m *Model) loadAttention(l *nn.Loader, at func(string) string, i int) *dual
 			Norm:   l.Vector(at("attn.compressor.norm.weight"), a.Dim)}
 		if a.Ratios[i] > 1 {
 			x.Gates = l.Matrix(at("attn.compressor.wgate.weight"), a.Dim, c.Hidden)
-			x.APE = l.Zeros(a.Ratios[i], a.Dim) // gates have no weights for positions in a group
+			x.APE = l.Zeros(a.Ratios[i], a.Dim) // V4.1 has no bias of gates
 			l.Join(func(j kernel.Joiner) error { return j.Join(x.Values, x.Gates) })
 		}
 		out.Compress = x

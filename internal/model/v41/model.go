@@ -1,14 +1,14 @@
-// Package v41 runs DeepSeek-V4.1: attention over a window and over entries that layers share, selected at two levels,
-// residual streams whose mixture is passed from site to site, and n-gram tables.
+// Package v41 runs DeepSeek-V4.1: attention over a window and over selected entries that several layers read, selection
+// at two levels, residual streams whose coefficients are used by the next sublayer, and n-gram tables.
 //
-// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
-// written against the operations of package kernel; it is independent of the device and never reads the elements of a
-// tensor. The plan fixes which kernel reads which layout; nothing is decided here.
+// The inputs of a pass are token ids, a plan, page tables and a state for each sequence; its outputs are the logits of
+// chosen rows. A pass consists of operations of package kernel. It does not depend on the device and never reads the
+// elements of a tensor. The plan determines kernels and layouts.
 //
-// The cache of a sequence is in pages (window entries of every layer; shared entries and indexer keys, one copy for
-// each layer that makes them) and, for a pair of tokens that is not complete yet, in a State. Rows of the n-gram tables
-// are found from tokens when a pass is prepared. A row's bits do not depend on the other rows of the batch, nor on how
-// the prompt was cut into steps.
+// A sequence has pages, with window entries of every layer and with entries and indexer keys of the layers that compute
+// them, and a State with the raw row of an incomplete pair of tokens. Row numbers in the n-gram tables are computed
+// from tokens when a pass is prepared. The bits of a row do not depend on the other rows of the batch, nor on the
+// division of the prompt into steps.
 package v41
 
 import (
@@ -26,9 +26,10 @@ import (
 	"sparrow/plan"
 )
 
-// Model is a loaded model on one device, or the part of a model that one of several ranks has. Each rank has a part
-// of the experts, inner values and vocabulary. If heads are divided, it has its heads and the whole cache; if
-// requests are divided, it has all heads and the cache of its sequences. One goroutine uses it at a time.
+// Model is a loaded model on one device, or the part of a model on one of several ranks. Each rank has a part of the
+// experts, of the inner values of feed-forward blocks and of the vocabulary. If attention is divided by heads, a rank
+// has its heads and the whole cache; if by requests, it has all heads and the cache of its sequences. One goroutine
+// uses it at a time.
 type Model struct {
 	config *config.V41
 	ranks  kernel.Member
@@ -37,7 +38,7 @@ type Model struct {
 	attn   *dual.Attention
 	hash   *engram.Hash // nil without tables
 	read   atomic.Int64 // number of tokens whose table rows were looked up
-	ask    func([]byte) // requests rows of mapped tables in advance; nil if the device reads tables itself
+	ask    func([]byte) // requests that the system reads mapped memory; nil if the device reads tables itself
 
 	embed  kernel.Matrix
 	layers []layer
@@ -114,22 +115,22 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 // Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts returns the properties that the planner reads: the properties of one rank if there are several.
+// Facts returns the properties that plans depend on: those of one rank, if there are several ranks.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
-		panic(err) // Load has divided them
+		panic(err) // Load has divided the same config
 	}
 	return f
 }
 
-// CountExperts lets passes that are arranged from then on count which experts rows choose.
+// CountExperts enables counting of chosen experts in all passes that are arranged later.
 func (m *Model) CountExperts() (err error) {
 	m.tally, err = model.NewTally(m.dev, m.config.Layers+m.config.NextN, m.config.FFN.Experts)
 	return err
 }
 
-// ReadExperts adds the counts since the previous call.
+// ReadExperts adds the counts since the previous call to the table.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place returns the current operation of the pass in progress.
@@ -141,10 +142,10 @@ func (m *Model) Device() kernel.Machine { return m.dev }
 // Remembers returns the number of earlier tokens that a row of the n-gram tables depends on.
 func (m *Model) Remembers() int { return m.config.Engram.Before() }
 
-// Tables returns the size of the n-gram tables and the amount read from them.
+// Tables returns the size of the n-gram tables, and how many rows and bytes were read from them.
 func (m *Model) Tables() model.TableUse {
 	var u model.TableUse
-	var rows, bytes int64 // rows and bytes that one token reads
+	var rows, bytes int64 // rows and bytes that are read for one token
 	columns := int64(m.config.Engram.Columns())
 	for i := range m.layers {
 		if e := m.layers[i].engram; e != nil && e.table != nil {
@@ -167,7 +168,7 @@ func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
 }
 
-// DraftHead returns nil if there is a head to draft with, and otherwise an error.
+// DraftHead returns nil if the checkpoint has a draft head, otherwise an error.
 func (m *Model) DraftHead() error {
 	if m.spark == nil {
 		return fmt.Errorf("v41: the checkpoint has no DSpark draft head, whose tensors begin with mtp.; decode " +

@@ -12,11 +12,11 @@ import (
 	"sparrow/plan"
 )
 
-// pass is a pass through the model's layers. Attention, feed-forward blocks and the head follow each other and share
-// memory.
+// pass holds the tensors of a pass through the main layers. Attention, feed-forward blocks and head run one after
+// another and use the same memory.
 type pass struct {
 	m    *Model
-	list *kernel.Builder // operations of the pass, while they are listed
+	list *kernel.Builder // builder of the list of operations
 	plan *plan.Plan
 	made model.Compiled
 
@@ -30,32 +30,32 @@ type pass struct {
 	layout  layout.Kind   // byte layout of the entries in the cache
 	attn    *dual.SharedPass
 	streams kernel.Tensor // [T, streams*hidden]: residual streams
-	carried kernel.Tensor // f32 [T, streams]: coefficients with which the next site mixes the streams
+	carried kernel.Tensor // f32 [T, streams]: coefficients with which the next sublayer sums up the streams
 	sub     nn.Sublayer
 	found   found
 	ffn     nn.RootSpace
 	head    model.Head
 	tapped  kernel.Tensor // [T, taps*hidden]: hidden states that drafting stages read; not given without drafts
-	// mix is the mixture of the streams of the output rows, f32 [L, streams]; collapsed has the combined rows [L,
-	// hidden].
+	// mix holds the coefficients of the streams of the output rows, f32 [L, streams]; collapsed holds the combined
+	// rows, [L, hidden].
 	mix, collapsed kernel.Tensor
 
 	batch dual.Batch
 }
 
-// found holds the rows of an n-gram table that were looked up for the rows of a pass.
+// found holds the tensors of looking up an n-gram table for the rows of a pass.
 type found struct {
 	rows kernel.Tensor // [T, columns*dim]: table rows
 	kv   kernel.Tensor // [T, (streams+1)*hidden]: products of the table rows with memory.kv
 }
 
-// Arrange lays out a pass of the model.
+// Arrange takes the tensors of a pass from an arena.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
-	if p.Rows > w.streams.Rows && p.Pass != plan.PassBlock { // a block pass keeps no rows for later passes
+	if p.Rows > w.streams.Rows && p.Pass != plan.PassBlock { // a block pass stores no rows for later passes
 		return nil, fmt.Errorf("v41: workspace holds %d rows, pass has %d", w.streams.Rows, p.Rows)
 	}
-	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
+	// Memory for at least one state must exist, also for passes that are arranged before the first sequence exists.
 	if err := m.Reserve(1); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// begin allocates the first part of the arena: inputs, outputs and the memory between streams and sublayers.
+// begin takes from the arena inputs, outputs and the tensors between streams and sublayers.
 func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
 	c, act := m.config, m.dev.Activation()
 	n, h := c.Hyper.Streams, c.Hidden
@@ -109,7 +109,7 @@ func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) 
 	s.sub = nn.TakeSublayer(a, act, p.Rows, m.Config(), c.Hyper)
 }
 
-// finish allocates the memory of the head, which runs last.
+// finish takes the tensors of the head from the arena.
 func (s *pass) finish(a *kernel.Arena) {
 	c, act := s.m.config, s.m.dev.Activation()
 	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
@@ -117,13 +117,11 @@ func (s *pass) finish(a *kernel.Arena) {
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
-// Ended does nothing: no pass continues another.
+// Ended does nothing, because no later pass reads data of this pass.
 func (*pass) Ended(error) {}
 
 // Prepare checks the states and fills the input block.
@@ -166,15 +164,15 @@ func (s *pass) prepare(in *model.Input, block attn.Block) error {
 		return err
 	}
 	for r, st := range states {
-		if st != nil { // nil: padding
+		if st != nil { // nil for padding
 			st.Begin(len(in.Tokens[r]))
 		}
 	}
 	return nil
 }
 
-// fillRows writes the rows of the n-gram tables that every token looks up. They depend on the token and on the few
-// tokens before it, which belong to this pass or to earlier ones.
+// fillRows writes the row numbers in the n-gram tables for every token. They depend on the token and on a few tokens
+// before it, of this pass or of earlier passes.
 func (s *pass) fillRows(in *model.Input, to []int32) error {
 	h := s.m.hash
 	if h == nil {
@@ -191,7 +189,7 @@ func (s *pass) fillRows(in *model.Input, to []int32) error {
 			return nil
 		}
 		n := min(r.Position, before)
-		for i := range n { // token Position-n+i
+		for i := range n { // the token at Position-n+i
 			switch at := r.Token - n + i; {
 			case at >= 0:
 				gram[i] = in.Tokens[r.Request][at]
@@ -262,7 +260,7 @@ func (s *pass) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// remember adds the rows of the n-gram tables to the streams of the pass.
+// remember adds the values of an n-gram table to the streams of the pass.
 func (s *pass) remember(e *memory) {
 	n := s.m.config.Engram.Columns()
 	s.list.Add(kernel.TableArgs{Out: s.found.rows, Table: e.table, IDs: s.rows.Columns(e.first, e.first+n)})
@@ -270,7 +268,8 @@ func (s *pass) remember(e *memory) {
 	s.list.Add(kernel.EngramArgs{X: s.streams, KV: s.found.kv, Weight: e.weight, Eps: s.m.config.RMSEps})
 }
 
-// sublayer runs a sublayer with the coefficients of the previous site. The first site of all reads the first stream.
+// sublayer runs a sublayer. Its input is computed with the coefficients of the previous sublayer; the first sublayer
+// reads the first stream.
 func (s *pass) sublayer(at *nn.Site, norm kernel.Tensor, first bool, run func(out, x kernel.Tensor)) {
 	pre := kernel.HyperPreArgs{X: s.streams, Carried: s.carried, Pre: s.carried}
 	if first {
@@ -279,8 +278,7 @@ func (s *pass) sublayer(at *nn.Site, norm kernel.Tensor, first bool, run func(ou
 	s.sub.Run(s.list, at, norm, pre, run)
 }
 
-// collapse writes the mixture of the streams of the output rows, with the coefficients of the last site, to out [L,
-// hidden].
+// collapse writes the combined streams of the output rows to out [L, hidden], with the last coefficients.
 func (s *pass) collapse(out kernel.Tensor) {
 	picked := s.head.Pick(s.list, s.streams)
 	s.list.Add(kernel.TakeArgs{Out: s.mix, X: s.carried, Rows: s.in.Array(plan.LogitRows)})

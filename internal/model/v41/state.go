@@ -6,19 +6,19 @@ import (
 	"sparrow/plan"
 )
 
-// moved counts how often the addresses of the cache and of states have changed.
+// moved returns a number that increases when the address of the cache or of states changes.
 func (m *Model) moved() int { return m.allocated + m.attn.States.Slots() }
 
-// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages.
+// Restore makes the state of a sequence that continues after n cached tokens, a whole number of pages.
 func (m *Model) Restore(n int, windows []int32) (model.State, error) {
-	// A page ends with a complete pair, so that no raw rows are needed.
+	// Pages end with a complete pair of tokens, so no raw rows are needed.
 	return m.State(m.attn.States.Restore(n, m.pageTokens, windows, make([]dual.Cache, len(m.layers))))
 }
 
-// StateBytes returns the memory of one state: its rings of every layer that makes entries of two tokens.
+// StateBytes returns the size of one state in bytes: its rings of every layer that computes entries of two tokens.
 func (m *Model) StateBytes(cfg *plan.Config) int64 { return m.sizes(cfg).State }
 
-// Commit advances every state of a batch: its sequence's rows are computed and stored.
+// Commit advances the state of every sequence of a batch by its new tokens, after their pass was enqueued.
 func (m *Model) Commit(in *model.Input) {
 	m.Advance(in, func(s *dual.State, r int) { s.Advance(len(in.Tokens[r])) })
 }

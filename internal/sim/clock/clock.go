@@ -1,10 +1,9 @@
-// Package clock is a virtual clock: time advances only when all processes wait, and then jumps to the time of the next
-// process.
+// Package clock is a virtual clock for simulations: time advances only when all processes wait, and then jumps to the
+// time at which the next process continues.
 //
-// Processes are functions that wait; each runs in its own goroutine, one at a time, until it waits or ends. Then the
-// next one runs: the first process whose channel has a value, or else the process with the earliest time; processes
-// with equal times run in the order in which they began to wait. So a run depends only on the processes, and an hour
-// takes as long as the work in it.
+// A process is a function in its own goroutine. Only one process runs at a time, until it waits or ends. The next one
+// is the first process whose channel has a value or, if there is none, the process with the earliest time; for equal
+// times, the one that began to wait first. A run is therefore deterministic, and waiting takes no real time.
 package clock
 
 import (
@@ -14,38 +13,39 @@ import (
 	"time"
 )
 
-// ErrStuck means that all processes wait for each other.
+// ErrStuck means that all processes wait without a time limit, so that none can continue.
 var ErrStuck = errors.New("clock: every process waits, and none has a time at which it continues")
 
-// Virtual is a virtual clock. Only its processes and the caller of Run may use it. It implements engine.Clock.
+// Virtual is a virtual clock. Only its processes and the caller of Run may use it. It is an engine.Clock.
 type Virtual struct {
 	now    time.Time
-	calls  int64 // number of calls so far, which orders timers with equal times
+	calls  int64 // number of timers so far, which orders timers with equal times
 	timers timers
 	parked []*process // waiting processes, in the order in which they began to wait
 	count  int        // number of processes that have not ended
-	driver chan error // receives the end of a run, for the caller of Run
-	done   bool       // the function that Run was called with has returned
+	driver chan error // receives the result of a run, for the caller of Run
+	done   bool       // whether the function passed to Run has returned
 }
 
-// process is a goroutine that waits.
+// process is a waiting goroutine.
 type process struct {
-	resume chan bool // receives true at its turn if its channel had a value, else false
+	resume chan bool // receives a value when the process continues: whether its channel had a value
 	wake   <-chan struct{}
-	timer  *timer // nil if the process waits without a limit
+	timer  *timer // nil if it waits without a time limit
 }
 
-// New makes a clock that starts at a time.
+// New returns a clock whose time is at.
 func New(at time.Time) *Virtual { return &Virtual{now: at, driver: make(chan error, 1)} }
 
-// Now returns the time.
+// Now returns the virtual time.
 func (v *Virtual) Now() time.Time { return v.now }
 
 // Processes returns the number of processes that have not ended.
 func (v *Virtual) Processes() int { return v.count }
 
-// Run runs f as a process, and all other processes while f waits, until f returns; processes that have not ended wait
-// for the next Run. Run returns ErrStuck if all processes wait forever; then the clock can no longer be used.
+// Run runs f as a process, and other processes while f waits, until f returns. Processes that have not ended continue
+// in the next Run. If all processes wait without a time limit, Run returns ErrStuck and the clock cannot be used any
+// more.
 func (v *Virtual) Run(f func()) error {
 	v.done = false
 	v.Go(func() {
@@ -56,7 +56,7 @@ func (v *Virtual) Run(f func()) error {
 	return <-v.driver
 }
 
-// Go starts f as a process. f begins when its caller waits.
+// Go starts f as a process. f begins when the caller waits.
 func (v *Virtual) Go(f func()) {
 	p := &process{resume: make(chan bool, 1)}
 	v.count++
@@ -69,7 +69,8 @@ func (v *Virtual) Go(f func()) {
 	}()
 }
 
-// Wait waits for a value of a channel, or until a positive limit has passed.
+// Wait waits until the channel has a value, or for the time limit if it is positive. It returns true if there was a
+// value.
 func (v *Virtual) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	p := &process{resume: make(chan bool, 1), wake: wake}
 	if limit <= 0 {
@@ -80,20 +81,20 @@ func (v *Virtual) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	return <-p.resume
 }
 
-// Sleep waits for some time.
+// Sleep waits for the time d.
 func (v *Virtual) Sleep(d time.Duration) {
 	if d > 0 {
 		v.Wait(nil, d)
 	}
 }
 
-// After calls f after some time has passed. f must not wait.
+// After calls f when the time d has passed. f must not wait.
 func (v *Virtual) After(d time.Duration, f func()) {
 	v.calls++
 	heap.Push(&v.timers, &timer{at: v.now.Add(max(d, 0)), order: v.calls, call: f})
 }
 
-// park makes a process wait, forever if the limit is negative.
+// park makes a process wait; a negative limit means without a time limit.
 func (v *Virtual) park(p *process, limit time.Duration) {
 	if limit >= 0 {
 		v.calls++
@@ -103,8 +104,7 @@ func (v *Virtual) park(p *process, limit time.Duration) {
 	v.parked = append(v.parked, p)
 }
 
-// next passes control to the next process; the caller must not use the clock after the call, unless the next process is
-// its own.
+// next continues the next process. After the call, the caller must not use the clock until its own process continues.
 func (v *Virtual) next() {
 	if v.done {
 		v.done = false
@@ -141,16 +141,16 @@ func (v *Virtual) next() {
 	}
 }
 
-// timer is the time at which a process continues or a function is called.
+// timer is a time at which a process continues or a function is called.
 type timer struct {
 	at      time.Time
 	order   int64
 	process *process // process that continues; nil if a function is called
 	call    func()
-	index   int // index in the heap
+	index   int // index in timers
 }
 
-// timers is a heap with the earliest timer first.
+// timers is a heap ordered by time.
 type timers []*timer
 
 func (t timers) Len() int { return len(t) }
@@ -165,13 +165,13 @@ func (t timers) Swap(i, j int) {
 	t[i].index, t[j].index = i, j
 }
 
-// Push appends a timer, for package heap.
+// Push implements heap.Interface.
 func (t *timers) Push(x any) {
 	x.(*timer).index = len(*t)
 	*t = append(*t, x.(*timer))
 }
 
-// Pop removes the last timer, for package heap.
+// Pop implements heap.Interface.
 func (t *timers) Pop() any {
 	last := len(*t) - 1
 	x := (*t)[last]

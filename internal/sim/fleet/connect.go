@@ -8,7 +8,8 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Info is the description that real servers return (/server_info): a simulation of these servers must use these sizes.
+// Info is the part of a real server's description (/server_info) with the sizes that a simulation of the server must
+// use.
 type Info struct {
 	Model         string `json:"served_model_name"`
 	PageTokens    int    `json:"page_size"`
@@ -19,14 +20,14 @@ type Info struct {
 	MaxQueue      int    `json:"max_queued_requests"`
 }
 
-// servers holds connections to real servers of one model.
+// servers holds clients of real servers with the same model.
 type servers struct {
 	info      Info // description of the first server
 	clients   []*client.Client
 	transport *http.Transport
 }
 
-// connect reads the description of all servers. key is their bearer key, or empty; streams is the maximum number of
+// connect reads the descriptions of all servers. key is their bearer key, or empty; streams is the maximum number of
 // concurrent answers from one server.
 func connect(ctx context.Context, urls []string, key string, streams int) (*servers, error) {
 	if len(urls) == 0 {

@@ -9,19 +9,19 @@ import (
 	"sparrow/internal/sim/formula"
 )
 
-// Sample is measured work: the number of steps, their prompt rows, their decode rows, the keys that rows attended to,
-// and the total time.
+// Sample is a measurement: the number of steps, of their prompt rows, of their decode rows and of the keys that rows
+// attended to, and the total time.
 type Sample struct {
 	Steps, Prompt, Decode, Keys int
 	Took                        time.Duration
 }
 
-// Fit returns the non-negative costs with which the predicted times of the samples are closest to the measured times.
+// Fit returns the non-negative costs that best predict the times of the samples.
 func Fit(samples []Sample) (formula.Cost, error) {
 	var costs [4]time.Duration
 	high, low := fitFrom(1, samples), fitFrom(0.1, samples)
 	for i := range costs {
-		// Costs that the samples determine do not depend on the initial guess.
+		// A cost that the samples determine does not depend on the initial guess.
 		a, b := high.Each(i), low.Each(i)
 		if math.Abs(a-b) > 0.01*a {
 			return formula.Cost{}, fmt.Errorf("fleet: %d samples do not determine the costs: prompts and decodes are "+
@@ -32,8 +32,8 @@ func Fit(samples []Sample) (formula.Cost, error) {
 	return formula.Cost{Pass: max(costs[0], 1), Row: costs[1], Decode: costs[2], Keys: costs[3]}, nil
 }
 
-// fitFrom fits samples starting from a guess: guess is the milliseconds of a step; the guesses for rows and keys are in
-// proportion. Samples are observed repeatedly until the guess has no weight.
+// fitFrom fits the samples from an initial guess: guess is the milliseconds of a step, from which the guesses for rows
+// and keys are derived. The samples are used repeatedly, until the guess has no effect.
 func fitFrom(guess float64, samples []Sample) cost.Fit {
 	f := cost.NewFit(1, cost.Features{guess * 1e-3, guess * 1e-4, guess * 1e-4, guess * 1e-6})
 	for range 20 {

@@ -16,32 +16,32 @@ import (
 	"sparrow/sample"
 )
 
-// Config describes replicas and their router.
+// Config configures the replicas and the router.
 type Config struct {
 	Replicas int
 	Policy   Policy
 	Cost     formula.Cost
-	Seed     uint64 // seed of random tokens and of choices among equal replicas
+	Seed     uint64 // seed for random tokens and for choices among equal replicas
 
-	CacheTokens   int // size of the cache of each replica, in tokens
+	CacheTokens   int // tokens in the cache of a replica
 	ContextTokens int
 	StepTokens    int
 	MaxRunning    int
 	MaxQueue      int
-	// Capacity is the number of replicas that the shared machine serves at full speed; 0 means one machine per replica.
+	// Capacity is the number of replicas that run at full speed on one shared machine; 0 means one machine per replica.
 	Capacity float64
 
 	Deaths []Death
 }
 
-// Death is the end of a replica: its requests are lost and sent again. After the time Back the replica starts again
-// with an empty cache; 0 means that it does not.
+// Death is the failure of a replica. Its requests are lost and sent again to other replicas. After the time Back,
+// unless it is 0, the replica starts again with an empty cache.
 type Death struct {
 	Replica  int
 	At, Back time.Duration
 }
 
-// check returns an error for configurations that cannot be simulated.
+// check returns an error if the configuration is invalid.
 func (c *Config) check() error {
 	var bad []string
 	for _, f := range []struct {
@@ -73,7 +73,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Run simulates a trace.
+// Run simulates a trace and returns the report.
 func Run(c Config, sessions []Session) (*Report, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -97,23 +97,23 @@ func Run(c Config, sessions []Session) (*Report, error) {
 type fleet struct {
 	Config
 	clock    *clock.Virtual
-	time     formula.Time // time of passes
+	time     formula.Time // clock for the time of passes
 	router   *router
 	replicas []*replica
 	left     int           // number of sessions that have not ended
-	done     chan struct{} // signals that no session is left
+	done     chan struct{} // closed when no session is left
 	report   *Report
 	err      error
 }
 
-// replica is an engine and the requests on it; engine is nil after its death.
+// replica is an engine with its requests; engine is nil after the replica has failed.
 type replica struct {
 	fleet  *fleet
 	engine *engine.Engine
 	open   []*call
 }
 
-// call is a request in progress.
+// call is a running request.
 type call struct {
 	job    *engine.Job
 	first  time.Time
@@ -153,7 +153,7 @@ func (f *fleet) live(sessions []Session) {
 			r.close(i)
 		}
 	}
-	f.clock.Sleep(1) // lets the processes of deaths end
+	f.clock.Sleep(1) // let the processes of deaths end
 }
 
 // start starts the replica's engine.
@@ -174,12 +174,12 @@ func (r *replica) start() error {
 	return nil
 }
 
-// observe reads the events of an iteration.
+// observe reads the events of the replica's requests after a step.
 func (r *replica) observe(bool) {
 	r.open = slices.DeleteFunc(r.open, func(c *call) bool { return c.read(r.fleet.clock.Now()) })
 }
 
-// read reads the events of a call and reports whether it has ended.
+// read reads the events of a call. It returns true if the call has ended.
 func (c *call) read(now time.Time) bool {
 	for {
 		ev, ok := c.job.Poll()
@@ -199,7 +199,7 @@ func (c *call) read(now time.Time) bool {
 	}
 }
 
-// close ends the replica's engine and stores its counters.
+// close closes the replica's engine and adds its counters to the report.
 func (r *replica) close(number int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -210,7 +210,7 @@ func (r *replica) close(number int) {
 	r.fleet.report.Replicas[number].add(e.Stats())
 }
 
-// die ends a replica and restarts it later.
+// die stops a replica at its time of death and starts it again later.
 func (f *fleet) die(d Death) {
 	if f.clock.Wait(f.done, max(d.At, 1)) || f.replicas[d.Replica].engine == nil {
 		return
@@ -225,10 +225,10 @@ func (f *fleet) die(d Death) {
 	}
 }
 
-// retryAfter is the time that a client waits after a refusal, or if no replica is available.
+// retryAfter is the pause of a client after a refused request, or if no replica runs.
 const retryAfter = time.Second
 
-// converse runs a conversation.
+// converse runs the turns of a conversation.
 func (f *fleet) converse(s *Session) {
 	talk := talk{seed: f.Seed, session: s}
 	for i := range s.Turns {
@@ -250,7 +250,7 @@ func (f *fleet) converse(s *Session) {
 	}
 }
 
-// answer sends a turn until it is answered.
+// answer sends a turn, and repeats it until a replica has answered it.
 func (f *fleet) answer(t *Turn, prompt []int32) (answer, error) {
 	begun := f.clock.Now()
 	for {

@@ -7,11 +7,11 @@ import (
 	"sparrow/internal/sim/clock"
 )
 
-// machine is a machine that replicas share: it does the work of a limited number of replicas at a time, and all
-// replicas with work get equal shares. It implements formula.Time.
+// machine simulates a machine that several replicas share. If more replicas compute than its capacity, all of them slow
+// down equally. It implements formula.Time.
 type machine struct {
 	clock    *clock.Virtual
-	capacity float64 // number of replicas whose work is done at full speed
+	capacity float64 // number of replicas that can compute at full speed
 	busy     int
 	changed  chan struct{} // closed when busy changes
 }
@@ -23,7 +23,7 @@ func newMachine(c *clock.Virtual, capacity float64) *machine {
 // Now returns the clock's time.
 func (m *machine) Now() time.Time { return m.clock.Now() }
 
-// Sleep waits for the time that some work takes on the shared machine.
+// Sleep waits until the machine has done work that takes the time work at full speed.
 func (m *machine) Sleep(work time.Duration) {
 	m.count(1)
 	for work > 0 {
@@ -37,8 +37,7 @@ func (m *machine) Sleep(work time.Duration) {
 	m.count(-1)
 }
 
-// count records that a replica has begun or ended its work: the work of the other replicas then continues at another
-// speed.
+// count adds n to the number of computing replicas, which changes the speed of all of them.
 func (m *machine) count(n int) {
 	m.busy += n
 	close(m.changed)

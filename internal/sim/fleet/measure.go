@@ -16,18 +16,18 @@ import (
 	"sparrow/internal/sim/formula"
 )
 
-// Measured holds the results of loads on real servers.
+// Measured holds the costs measured on real servers.
 type Measured struct {
 	Info Info
-	Cost formula.Cost // costs of a server that works alone
-	// Capacity is the number of servers whose work is done at full speed if all of them work: less than their number on
-	// a shared machine. It is 0 with one server.
+	Cost formula.Cost // costs of a server if the others are idle
+	// Capacity is the number of servers that can compute at full speed: on a shared machine, less than the number of
+	// servers. It is 0 for a single server.
 	Capacity float64
 }
 
-// Measure sends loads to the first server alone and fits the costs of its steps, and alternately to all servers
-// concurrently. The costs of requests outside of steps, and those of the client on the same machine, are included.
-// prompt is the length of medium prompts in tokens; key is the servers' bearer key, or empty.
+// Measure fits the costs of the first server's steps to loads sent to it alone. The same loads are sent alternately to
+// all servers, to measure the capacity. Costs of requests outside of steps, and of the client on the same machine, are
+// included. prompt is the length of medium prompts in tokens; key is the servers' bearer key, or empty.
 func Measure(ctx context.Context, urls []string, key string, prompt int) (*Measured, error) {
 	s, err := connect(ctx, urls, key, mostAtOnce)
 	if err != nil {
@@ -48,7 +48,7 @@ func Measure(ctx context.Context, urls []string, key string, prompt int) (*Measu
 					return nil, fmt.Errorf("fleet: measure: %w", err)
 				}
 			}
-			if round > 0 { // the first round is not measured, because it makes plans
+			if round > 0 { // the first round only creates plans
 				alone, together = append(alone, one), append(together, all)
 			}
 		}
@@ -69,7 +69,7 @@ func total(list []Sample) (t time.Duration) {
 	return t
 }
 
-// meter generates loads. Their tokens are random, also between runs, so that no prompt is found in a cache.
+// meter sends loads. Tokens are random and differ between runs, so that no prompt is cached.
 type meter struct {
 	*servers
 	draw   *rand.Rand
@@ -79,10 +79,10 @@ type meter struct {
 // mostAtOnce is the maximum number of concurrent requests of a load.
 const mostAtOnce = 16
 
-// load is a number of concurrent requests to a server.
+// load is a number of concurrent requests, with the tokens of their prompts and answers.
 type load struct{ requests, prompt, output int }
 
-// loads returns the loads that fit the servers: prompts, decodes after short and long contexts, and both.
+// loads returns the loads: prompts, decodes after short and after long contexts, and both.
 func (m *meter) loads() (out []load) {
 	p := m.prompt
 	for _, l := range []load{{1, p, 1}, {4, p, 1}, {1, 4 * p, 1}, {1, 8, 48}, {4, 8, 48}, {mostAtOnce, 8, 48},
@@ -96,7 +96,7 @@ func (m *meter) loads() (out []load) {
 	return out
 }
 
-// sample sends a load to each server. The sample has the steps and rows of the first server.
+// sample sends a load to each server. The result has the steps and rows of the first server.
 func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample, error) {
 	before, err := steps(ctx, to[0])
 	if err != nil {
@@ -121,8 +121,8 @@ func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample
 	all.Wait()
 	took := time.Since(begun)
 	after, err := steps(ctx, to[0])
-	// The first token of an answer comes from the step with the end of its prompt. A row attends to its own token and
-	// to all tokens before it.
+	// The first token of an answer belongs to the prompt's last step. A row attends to its own token and all earlier
+	// ones.
 	rows := l.prompt + l.output - 1
 	return Sample{Steps: after - before, Prompt: l.requests * l.prompt, Decode: l.requests * (l.output - 1),
 		Keys: l.requests * rows * (rows + 1) / 2, Took: took}, errors.Join(append(errs, err)...)

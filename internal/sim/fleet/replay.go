@@ -16,9 +16,8 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Servers are real servers against which a trace is replayed, for comparison with a simulation. All of them serve one
-// model with OpenAI's interface, and report their sizes (/server_info) and the ids of tokens
-// (return_tokens_as_token_ids).
+// Servers lists real servers on which Replay runs a trace, for comparison with a simulation. All of them must serve the
+// same model and support /server_info and return_tokens_as_token_ids.
 type Servers struct {
 	URLs   []string
 	Key    string // bearer key; empty means none
@@ -26,7 +25,7 @@ type Servers struct {
 	Seed   uint64
 }
 
-// Replay runs the conversations of a trace with real servers, in real time. A session ends at its first failed turn.
+// Replay runs the conversations of a trace on real servers, in real time. A session ends if one of its turns fails.
 func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error) {
 	to, err := connect(ctx, s.URLs, s.Key, len(sessions))
 	if err != nil {
@@ -88,7 +87,7 @@ func (r *replay) converse(ctx context.Context, s *Session) {
 	}
 }
 
-// ask sends a prompt and reads its answer.
+// ask sends a prompt to a server and reads the answer.
 func (s *servers) ask(ctx context.Context, to *client.Client, prompt []int32, output int) (answer, error) {
 	begun := time.Now()
 	resp, err := to.Send(ctx, http.MethodPost, "/v1/completions", map[string]any{"model": s.info.Model,

@@ -11,34 +11,34 @@ import (
 	"sparrow/engine"
 )
 
-// Report is the result of a simulation.
+// Report holds the results of a simulation or of Replay.
 type Report struct {
 	Requests     int           `json:"requests"`
 	Took         time.Duration `json:"took_ns"`
 	OutputTokens int64         `json:"output_tokens"`
 	PromptTokens int64         `json:"prompt_tokens"`
 	CachedTokens int64         `json:"cached_tokens"`
-	Refused      int           `json:"refused"`  // number of requests that were refused, and sent again a second later
-	Resent       int           `json:"resent"`   // number of requests that were sent again because their replica ended
-	TooLong      int           `json:"too_long"` // number of conversations that ended because the context was full
-	// TokensPerSecond is the output divided by the total time, HitShare the share of prompt tokens that were cached.
+	Refused      int           `json:"refused"`  // refused requests, which were sent again after a second
+	Resent       int           `json:"resent"`   // requests that were sent again because their replica failed
+	TooLong      int           `json:"too_long"` // conversations that ended because the context was full
+	// TokensPerSecond is output tokens / total time, HitShare the share of prompt tokens that were cached.
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	HitShare        float64 `json:"hit_share"`
 	FirstToken      Times   `json:"first_token"`
-	EachToken       Times   `json:"each_token"` // times of the tokens after the first token
+	EachToken       Times   `json:"each_token"` // times between tokens, after the first token
 	Replicas        []Share `json:"replicas"`
 
 	first, each []time.Duration
 }
 
-// Times describes a distribution of times.
+// Times holds percentiles of a distribution of times.
 type Times struct {
 	Median time.Duration `json:"p50_ns"`
 	P90    time.Duration `json:"p90_ns"`
 	P99    time.Duration `json:"p99_ns"`
 }
 
-// Share holds the counts of one replica.
+// Share holds the counters of one replica.
 type Share struct {
 	Requests     int64         `json:"requests"`
 	OutputTokens int64         `json:"output_tokens"`
@@ -57,14 +57,14 @@ func (l *Share) add(s engine.Stats) {
 	l.Busy += s.Busy
 }
 
-// answer holds the times and the numbers of tokens of one turn.
+// answer holds the token counts and times of one turn.
 type answer struct {
 	prompt, cached, output int
 	tokens                 []int32
 	first, took            time.Duration // times from sending the request to the first token and to the end
 }
 
-// count adds an answer to the report.
+// count adds a turn to the report.
 func (r *Report) count(a answer) {
 	r.Requests++
 	r.OutputTokens += int64(a.output)
@@ -76,7 +76,7 @@ func (r *Report) count(a answer) {
 	}
 }
 
-// count adds an answer of the replica.
+// count adds a turn to the replica's counters.
 func (l *Share) count(a answer) {
 	l.Requests++
 	l.OutputTokens += int64(a.output)
@@ -103,7 +103,7 @@ func distribution(list []time.Duration) Times {
 	return Times{at(0.5), at(0.9), at(0.99)}
 }
 
-// Print writes the report as text.
+// Print writes the report as plain text.
 func (r *Report) Print(w io.Writer) error {
 	ms := func(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d)/1e6) }
 	fmt.Fprintf(w, "%d requests in %.1f s: %.0f tokens/s; %.1f %% of %d prompt tokens were cached\n",

@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// Policy is a routing policy.
+// Policy is the name of a routing policy.
 type Policy string
 
-// Policies of routers.
+// Routing policies.
 const (
 	RoundRobin  Policy = "round-robin"
 	LeastLoaded Policy = "least-loaded" // the replica with the fewest running and waiting sequences
-	// Prefix chooses the replica that received the longest prefix of the prompt, if that is at least half of the prompt
-	// and the replica is not much busier than other replicas; otherwise it chooses the least loaded replica.
+	// Prefix chooses the replica to which the longest prefix of the prompt was sent. If this is less than half of the
+	// prompt, or if that replica has a much higher load than others, it chooses the least loaded replica.
 	Prefix Policy = "prefix"
 )
 
 // Policies returns all policies.
 func Policies() []Policy { return []Policy{RoundRobin, LeastLoaded, Prefix} }
 
-// ParsePolicy parses the name of a policy.
+// ParsePolicy returns the policy with the given name.
 func ParsePolicy(text string) (Policy, error) {
 	if p := Policy(text); slices.Contains(Policies(), p) {
 		return p, nil
@@ -29,22 +29,22 @@ func ParsePolicy(text string) (Policy, error) {
 	return "", fmt.Errorf("policy %q: want one of %v", text, Policies())
 }
 
-// Limits within which a prefix decides: a replica is not chosen if its load exceeds that of the least loaded replica by
-// more than mostAhead and mostFactor. The values are those of common routers.
+// Limits of the policy Prefix, with the values of common routers. A replica is not chosen if its load exceeds that of
+// the least loaded replica by more than mostAhead and also by more than the factor mostFactor.
 const (
-	mostAhead  = 32  // number of sequences
-	mostFactor = 1.5 // factor between the loads
-	leastShare = 0.5 // share of the prompt's pages
+	mostAhead  = 32  // sequences
+	mostFactor = 1.5 // ratio of the loads
+	leastShare = 0.5 // minimum share of the prompt's pages in the prefix
 )
 
-// router chooses among replicas and remembers which pages of tokens it sent to which replica.
+// router chooses replicas. It records which pages of tokens were sent to which replica.
 type router struct {
 	policy   Policy
-	draw     *rand.Rand // source of random choices among equal replicas
+	draw     *rand.Rand // for random choices among equal replicas
 	page     int
-	capacity int // maximum number of pages that are remembered for a replica
+	capacity int // maximum number of recorded pages per replica
 	next     int
-	sent     []*recent // remembered pages of each replica
+	sent     []*recent // [replica] hashes of recorded pages
 }
 
 func newRouter(p Policy, replicas, page, capacity int, seed uint64) *router {
@@ -55,11 +55,11 @@ func newRouter(p Policy, replicas, page, capacity int, seed uint64) *router {
 	return r
 }
 
-// forget drops the prefixes of a replica, whose cache was lost.
+// forget removes the records of a replica, whose cache was lost.
 func (r *router) forget(replica int) { r.sent[replica] = newRecent(r.capacity) }
 
-// choose returns the replica for a prompt. load holds the number of sequences of each usable replica, and -1 for other
-// replicas; at least one replica is usable.
+// choose returns the replica for a prompt. load holds the number of sequences of each replica, or -1 if it is not
+// available; at least one must be available.
 func (r *router) choose(tenant string, prompt []int32, load []int) int {
 	chain := r.chain(tenant, prompt)
 	at := r.pick(chain, load)
@@ -101,8 +101,8 @@ func (r *router) pick(chain []uint64, load []int) int {
 	return best
 }
 
-// least returns the least loaded usable replica for which ok returns true, or a random one if several have the smallest
-// load.
+// least returns the available replica with the smallest load among those for which ok is true; of several, a random
+// one.
 func (r *router) least(load []int, ok func(int) bool) int {
 	var list []int
 	for i, n := range load {
@@ -120,7 +120,7 @@ func (r *router) least(load []int, ok func(int) bool) int {
 	return list[r.draw.IntN(len(list))]
 }
 
-// chain returns a hash for every full page of a prompt; each includes all pages before it.
+// chain returns a hash for every full page of a prompt, computed from the page and all pages before it.
 func (r *router) chain(tenant string, prompt []int32) []uint64 {
 	h := uint64(14695981039346656037)
 	step := func(x uint64) { h = (h ^ x) * 1099511628211 }
@@ -137,7 +137,7 @@ func (r *router) chain(tenant string, prompt []int32) []uint64 {
 	return out
 }
 
-// recent is a set of hashes that drops the least recently used hash when it is full.
+// recent is a set of hashes with a maximum size, from which the least recently used hash is dropped.
 type recent struct {
 	capacity int
 	age      map[uint64]int64
@@ -164,7 +164,7 @@ func (s *recent) add(h uint64) {
 	for len(s.age) > s.capacity {
 		first := s.order[0]
 		s.order = s.order[1:]
-		if s.age[first.hash] == first.age { // the hash was not used after this entry
+		if s.age[first.hash] == first.age { // the hash was not used again
 			delete(s.age, first.hash)
 		}
 	}

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// talk is a conversation in progress: its messages so far.
+// talk is a running conversation with its tokens so far.
 type talk struct {
 	seed    uint64
 	session *Session
 	history []int32
 }
 
-// pause returns the time before turn i: since the beginning of the trace, or since the previous answer.
+// pause returns the time before turn i: from the beginning of the trace for the first turn, otherwise from the last
+// answer.
 func (t *talk) pause(i int) time.Duration {
 	seconds := t.session.Turns[i].After
 	if i == 0 {
@@ -21,7 +22,7 @@ func (t *talk) pause(i int) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// prompt returns the prompt of turn i. The answer to turn i must be appended to history before the next call.
+// prompt returns the prompt of turn i. The caller appends the answer to history before the next call.
 func (t *talk) prompt(i int) []int32 {
 	turn := &t.session.Turns[i]
 	if i == 0 {
@@ -31,15 +32,14 @@ func (t *talk) prompt(i int) []int32 {
 	return t.history
 }
 
-// Range of the tokens of prompts: small enough for any vocabulary, and without the first ids, which may be control
-// tokens.
+// Range of token ids in prompts: in every vocabulary, and without the first ids, which may be control tokens.
 const (
 	firstToken = 10
 	tokenBits  = 6
 	vocabulary = firstToken + 1<<tokenBits
 )
 
-// add appends n tokens derived from a name.
+// add appends n tokens that are derived from the seed and a name.
 func (t *talk) add(n int, name string) {
 	h := t.seed
 	for _, b := range []byte(name) {

@@ -10,24 +10,24 @@ import (
 	"slices"
 )
 
-// Turn is one line of a trace: a question of a conversation and the length of its answer. The prompt consists of the
+// Turn is one line of a trace: a turn of a conversation, with the lengths of question and answer. The prompt is the
 // conversation so far and NewTokens new tokens.
 type Turn struct {
 	Session string `json:"session"`
 	Tenant  string `json:"tenant,omitempty"`
-	// At is the time at which the first turn of a session is sent, in seconds. A later turn is sent After seconds after
+	// At is the time of a session's first turn, in seconds from the beginning. A later turn is sent After seconds after
 	// the end of the previous answer.
 	At    float64 `json:"at,omitempty"`
 	After float64 `json:"after,omitempty"`
-	// System is the name of the first SystemTokens tokens of the first turn: sessions of a tenant with equal names have
-	// equal tokens.
+	// System names a system prompt of SystemTokens tokens, with which the first turn begins. Sessions of one tenant
+	// with the same System have the same tokens.
 	System       string `json:"system,omitempty"`
 	SystemTokens int    `json:"system_tokens,omitempty"`
 	NewTokens    int    `json:"new_tokens"`
 	OutputTokens int    `json:"output_tokens"`
 }
 
-// mostTokens is the maximum of all lengths in a trace, in tokens.
+// mostTokens is the maximum of every number of tokens in a trace.
 const mostTokens = 1 << 24
 
 func (t *Turn) check() error {
@@ -46,13 +46,13 @@ func (t *Turn) check() error {
 	return nil
 }
 
-// Session is a conversation.
+// Session is a conversation of several turns.
 type Session struct {
 	Name  string
 	Turns []Turn
 }
 
-// ReadTrace reads a trace: JSON lines, with the sessions in any order and the lines of each session in order.
+// ReadTrace reads a trace of JSON lines. Sessions may be in any order; the lines of each session are in order.
 func ReadTrace(r io.Reader) ([]Session, error) {
 	var out []Session
 	places := map[string]int{}
@@ -87,18 +87,17 @@ func ReadTrace(r io.Reader) ([]Session, error) {
 	return out, nil
 }
 
-// Load describes the random conversations of Generate. Lengths are means of exponential distributions, of at least one
-// token.
+// Load holds the parameters of Generate. Lengths are means of exponential distributions with a minimum of one token.
 type Load struct {
 	Sessions     int
-	Rate         float64 // average number of sessions that begin per second
-	Turns        int     // average number of turns of a session
+	Rate         float64 // mean number of sessions that begin per second
+	Turns        int     // mean number of turns of a session
 	Tenants      int
 	Systems      int // number of different system prompts
 	SystemTokens int
 	NewTokens    int
 	OutputTokens int
-	Think        float64 // seconds between an answer and the next question
+	Think        float64 // mean seconds between an answer and the next question
 	Seed         uint64
 }
 
@@ -129,10 +128,10 @@ func Generate(l Load) []Session {
 	return out
 }
 
-// round rounds seconds to milliseconds.
+// round rounds seconds to whole milliseconds.
 func round(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
 
-// WriteTrace writes a trace, session after session, in the order of the times of their first turns.
+// WriteTrace writes a trace, one session after the other, ordered by the times of their first turns.
 func WriteTrace(w io.Writer, sessions []Session) error {
 	sessions = slices.Clone(sessions)
 	slices.SortStableFunc(sessions, func(a, b Session) int {

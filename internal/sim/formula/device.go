@@ -10,44 +10,44 @@ import (
 	"sparrow/sample"
 )
 
-// ErrFault is wrapped by the error of an operation with an injected fault.
+// ErrFault is wrapped by the errors of injected faults.
 var ErrFault = errors.New("formula: a simulated fault")
 
-// Op is an operation that can fail.
+// Op is an operation for which a fault can be injected.
 type Op string
 
-// Operations of a pass in their order, followed by the operations of sequence states.
+// Operations: those of a pass in their order, then those of sequence states.
 const (
-	OpArrange Op = "arrange" // layout of the first pass of a shape
+	OpArrange Op = "arrange" // preparation of the first pass of a shape
 	OpPrepare Op = "prepare"
 	OpWrite   Op = "write"   // copy of inputs to the device
-	OpExecute Op = "execute" // execution; after a failure some rows may be stored
+	OpExecute Op = "execute" // execution; if it fails, some rows may have been stored
 	OpFetch   Op = "fetch"   // copy of results from the device
 	OpWait    Op = "wait"
-	OpState   Op = "state" // creation or restoration of a state
+	OpState   Op = "state" // creation or restoration of a sequence state
 )
 
-// Fault is the kind of failure of an operation.
+// Fault is a kind of fault.
 type Fault uint8
 
 // Kinds of faults.
 const (
 	None     Fault = iota
 	Fail           // the operation returns an error
-	Panic          // the operation panics if the caller must survive that; otherwise it returns an error
-	Hang           // the operation takes very long
+	Panic          // the operation panics, or returns an error if the engine does not recover from panics there
+	Hang           // the operation takes Settings.Hang
 	NaN            // the results of the pass are NaN
-	NoMemory       // the operation returns an error of missing memory
-	Lose           // the device is lost: this operation and all later operations fail
-	Faults         // number of kinds of faults
+	NoMemory       // the operation returns an out-of-memory error
+	Lose           // the device is lost: this and all later operations fail
+	Faults         // number of kinds
 )
 
-// Cost holds the virtual times of which the time of a pass is the sum.
+// Cost holds the virtual times that are added up to the time of a pass.
 type Cost struct {
-	Pass   time.Duration // time of every pass
-	Row    time.Duration // time of each prompt row
-	Decode time.Duration // time of each row that decodes or verifies
-	Keys   time.Duration // time of each thousand keys that rows attend to
+	Pass   time.Duration // per pass
+	Row    time.Duration // per prompt row
+	Decode time.Duration // per row that decodes or verifies
+	Keys   time.Duration // per thousand keys that rows attend to
 }
 
 // of returns the time of a pass with the given numbers of prompt rows, decode rows and keys.
@@ -56,48 +56,49 @@ func (c Cost) of(rows, decodes, keys int) time.Duration {
 		c.Keys*time.Duration(keys)/1000
 }
 
-// Time is virtual time that advances while a process sleeps; clock.Virtual implements it.
+// Time is a virtual clock, such as clock.Virtual.
 type Time interface {
 	Now() time.Time
 	Sleep(time.Duration)
 }
 
-// Device is a device in host memory with a queue whose work takes virtual time. The passes of Model use no operations.
+// Device is a simulated device in host memory with a queue whose work takes virtual time. Passes of Model run none of
+// its operations.
 type Device struct {
 	kernel.Device
 	cost    Cost
-	time    Time           // clock of passes; nil if passes take no time
-	beside  bool           // value of Settings.Beside
-	faults  func(Op) Fault // returns the fault of an operation; nil means no faults
+	time    Time           // nil if passes take no time
+	beside  bool           // Settings.Beside
+	faults  func(Op) Fault // Settings.Faults
 	hang    time.Duration
 	lost    bool
-	nan     bool          // the results of the pass in progress are NaN
-	pending time.Duration // time of work whose results were not fetched yet
-	free    time.Time     // time at which the earlier work is done
+	nan     bool          // whether the results of the current pass are NaN
+	pending time.Duration // time of the work whose results were not fetched yet
+	free    time.Time     // time at which earlier work ends
 	scratch *sample.Scratch
 }
 
-// Settings holds the properties of a device other than its results. The zero value takes no time and has no faults.
+// Settings configures a device. With the zero value, passes take no time and no faults occur.
 type Settings struct {
 	Cost   Cost
 	Time   Time
-	Beside bool           // the device computes while the host continues, so that the host may enqueue the next pass
-	Faults func(Op) Fault // called at every operation
-	Hang   time.Duration  // time of an operation that hangs
+	Beside bool           // whether the host continues while the device computes, so that it can enqueue the next pass
+	Faults func(Op) Fault // returns the fault of an operation; nil means no faults
+	Hang   time.Duration  // duration of an operation with the fault Hang
 }
 
-// NewDevice makes a device.
+// NewDevice returns a simulated device.
 func NewDevice(s Settings) *Device {
 	return &Device{Device: &ref.Device{}, cost: s.Cost, time: s.Time, beside: s.Beside, faults: s.Faults, hang: s.Hang}
 }
 
-// Name returns a name that is not registered, because only simulations have the device.
+// Name returns a name that is not registered, because the device exists only in simulations.
 func (*Device) Name() string { return "formula" }
 
-// Asynchronous reports whether the device computes while the host continues.
+// Asynchronous returns Settings.Beside.
 func (d *Device) Asynchronous() bool { return d.beside }
 
-// Write copies inputs.
+// Write copies inputs to the device.
 func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	if err := d.try(OpWrite); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	return d.Device.Write(dst, src)
 }
 
-// Fetch copies results; the time of the work passes when the caller waits for the event.
+// Fetch copies results to the host. The virtual time of the pass elapses when the caller waits for the event.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if err := d.try(OpFetch); err != nil {
 		return nil, err
@@ -125,13 +126,13 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return event{d, d.free}, nil
 }
 
-// event marks the end of enqueued work.
+// event completes when the work enqueued before it has ended.
 type event struct {
 	d  *Device
 	at time.Time
 }
 
-// Wait advances the time until the work is done.
+// Wait advances the virtual time to the end of the work.
 func (e event) Wait() error {
 	if e.d.time != nil {
 		e.d.sleep(e.at.Sub(e.d.time.Now()))
@@ -139,12 +140,12 @@ func (e event) Wait() error {
 	return e.d.try(OpWait)
 }
 
-// sampler returns the memory for sampling tokens of a vocabulary.
+// sampler returns the scratch memory for sampling from a vocabulary.
 func (d *Device) sampler(vocabulary int) *sample.Scratch {
 	if d.scratch == nil {
 		var err error
 		if d.scratch, err = sample.NewScratch(vocabulary); err != nil {
-			panic(err) // the vocabularies of shapes are small enough
+			panic(err) // cannot fail: the vocabularies of shapes are small
 		}
 	}
 	return d.scratch
@@ -159,21 +160,21 @@ func (d *Device) sleep(t time.Duration) {
 	}
 }
 
-// operations is the number of parts of a divided pass, between which other passes can run.
+// operations is the number of parts of a divided pass; other passes can run between parts.
 const operations = 16
 
-// divided is the program of a pass in parts. begin runs with the first part and end with the last; each part takes an
-// equal share of the time.
+// divided is the program of a pass that is divided into parts of equal duration. begin runs in the first part and end
+// in the last.
 type divided struct {
 	dev   *Device
 	begin func() (time.Duration, error)
 	end   func() error
 	takes time.Duration
-	whole bool // the program has one part
-	nan   bool // the results of the pass are NaN
+	whole bool // whether the program is a single part
+	nan   bool // whether the results of the pass are NaN
 }
 
-// Len returns the number of parts of the pass.
+// Len returns the number of parts.
 func (p *divided) Len() int {
 	if p.whole || p.dev.time == nil || p.dev.beside {
 		return 1
@@ -181,7 +182,8 @@ func (p *divided) Len() int {
 	return operations
 }
 
-// Run lets the time of the parts pass: at once, or, if there is only one part, when the caller waits for the results.
+// Run runs parts from ... to-1. Their virtual time elapses in Run or, if there is only one part, when the caller waits
+// for the results.
 func (p *divided) Run(from, to int) (err error) {
 	d := p.dev
 	if from == to {
@@ -206,7 +208,7 @@ func (p *divided) Run(from, to int) (err error) {
 	return p.end()
 }
 
-// try injects the fault of an operation, if it has one.
+// try injects the fault of an operation, if Settings.Faults returns one.
 func (d *Device) try(op Op) error {
 	if d.lost {
 		return fmt.Errorf("formula: %s: %w", op, kernel.ErrLost)
@@ -216,7 +218,7 @@ func (d *Device) try(op Op) error {
 	}
 	fault := d.faults(op)
 	if fault == Panic && op == OpState {
-		fault = Fail // a panic in this operation would end the engine, which is the correct behaviour
+		fault = Fail // the engine does not recover from a panic in this operation
 	}
 	switch fault {
 	case Fail:

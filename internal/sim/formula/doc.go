@@ -1,8 +1,9 @@
-// Package formula is a model and a device that compute by a formula instead of weights, for simulations of everything
-// above them: the engine, its scheduler, its cache and its drafts are the real implementations.
+// Package formula implements a model without weights and a device, for simulations of the real engine, scheduler, cache
+// and drafts. Results are hashes.
 //
-// A row stores a mark, which depends on its token and position, at the slot that the real input arrays contain. The
-// logits after it are a hash of the marks of all tokens before it, read through the same arrays: a wrong page, slot,
-// position or state gives other tokens. A pass takes virtual time by a formula of its rows and of the keys that they
-// attend to, and any operation may fail, panic, hang, return NaN, find no memory or lose the device.
+// A row stores a mark, a hash of its token and position, at the slot in the real input arrays. Its logits are computed
+// from a hash of the marks of all tokens up to it, read through the same arrays, so that a wrong page, slot, position
+// or state gives other tokens. The virtual time of a pass is a linear function of its rows and of the keys that they
+// attend to. Faults can be injected into operations: errors, panics, hangs, NaN, missing memory, and the loss of the
+// device.
 package formula

@@ -2,43 +2,42 @@ package formula
 
 import "math"
 
-// mark returns the value that a row stores for its token: it differs for every token and position.
+// mark returns the value that a row stores, which differs for every token and position.
 func mark(token int32, position int) uint64 {
 	return mix(uint64(uint32(token))<<32 | uint64(uint32(position)))
 }
 
-// after returns the hash of a sequence whose hash so far is h and whose next row stored m.
+// after returns the hash of a sequence after a row with mark m; h is the hash before the row.
 func after(h, m uint64) uint64 { return (h ^ m) * 0x9e3779b97f4a7c15 }
 
-// After returns the hash of a sequence after another token, h is the hash of the sequence before that token and
-// position its number of tokens.
+// After returns the hash of a sequence after a token at a position; h is the hash before the token.
 func After(h uint64, token int32, position int) uint64 { return after(h, mark(token, position)) }
 
-// mix spreads every bit of x over all bits.
+// mix is a hash function of 64 bits.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>32) * 0xd6e8feb86659fd93
 	x = (x ^ x>>32) * 0xd6e8feb86659fd93
 	return x ^ x>>32
 }
 
-// maxLogit is the maximum logit: the most probable of a hundred tokens has about a tenth of the probability.
+// maxLogit is the maximum logit. The most probable of a hundred tokens then has a probability of about 0.1.
 const maxLogit = 8
 
-// fillLogits writes the logits [vocabulary] after a sequence with the hash h.
+// fillLogits writes the logits [vocabulary] that follow a sequence with hash h.
 func fillLogits(to []float32, h uint64) {
 	for v := range to {
 		to[v] = float32(mix(h+uint64(v)*0xa0761d6478bd642f)>>40) * (maxLogit / float32(1<<24))
 	}
 }
 
-// fillOne writes logits that give nearly all probability to one token.
+// fillOne writes logits with which one token has nearly all the probability.
 func fillOne(to []float32, token int32) {
 	clear(to)
 	to[token] = 4 * maxLogit
 }
 
-// best returns the most probable token, its logit, and the logarithm of the sum of exponentials. For NaN it returns the
-// first token, like a device that does not check for NaN.
+// best returns the most probable token, its logit, and the log-sum-exp of the logits. If they are NaN it returns the
+// first token, as a device without a check for NaN does.
 func best(logits []float32) (token int32, logit, logSum float32) {
 	logit = float32(math.Inf(-1))
 	sum := 0.0

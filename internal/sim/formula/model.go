@@ -10,20 +10,19 @@ import (
 	"sparrow/plan"
 )
 
-// Shape is the size of a model.
+// Shape holds the sizes and the kind of a model.
 type Shape struct {
 	Vocab   int
 	Context int  // context length in tokens
-	Windows bool // makes a Windowed model
-	// Plain makes the next token of a model without windows depend only on the last token. Capacity planning uses
-	// Plain, because its contexts are long and its tokens do not matter.
+	Windows bool // New returns a Windowed model
+	// Plain makes the next token depend only on the last token, in a model without windows. Capacity planning uses it,
+	// because its contexts are long and its tokens are not compared.
 	Plain bool
-	// Script, if set, determines the token that follows a sequence, in a model without windows.
+	// Script, if not nil, determines the next token, in a model without windows.
 	Script Script
 }
 
-// Script returns the token that follows a sequence. hash identifies the sequence, and tokens returns its tokens.
-// Different sequences have different hashes.
+// Script returns the token that follows a sequence. hash is the hash of the sequence, and tokens returns its tokens.
 type Script func(hash uint64, tokens func() []int32) int32
 
 // New returns a model of the given shape on a device.
@@ -34,17 +33,17 @@ func New(s Shape, dev *Device) (model.Model, error) {
 	return newModel(s, dev)
 }
 
-// The indexer selects all keys of short contexts, so that plans have rows with dense attention, which gathers slots,
-// and rows with sparse attention, which reads page tables.
+// With a small top-k, plans contain both rows of dense attention, which uses slots, and of sparse attention, which uses
+// page tables.
 const topK = 128
 
-// residual holds the hash after every row of the latest pass, which a draft pass continues.
+// residual holds the hash after every row of the last pass, which a draft pass continues from.
 type residual struct {
 	hash []uint64
-	rows int // number of valid rows; 0 while they are not valid
+	rows int // number of valid rows; 0 if none is valid
 }
 
-// Model is a model of the family of DeepSeek-V3.2.
+// Model has the structure of DeepSeek-V3.2.
 type Model struct {
 	dev    *Device
 	plain  bool
@@ -53,14 +52,14 @@ type Model struct {
 	attn   *mla.Attention
 
 	pageTokens, pages int
-	marks             []uint64  // [slots]: marks of the target's rows
-	draftMarks        []uint64  // [slots]: marks of the drafting layer's rows
-	logits            []float32 // [vocabulary]: memory for one row of logits
+	marks             []uint64  // [slots] marks of the target's rows
+	draftMarks        []uint64  // [slots] marks of the drafting layer's rows
+	logits            []float32 // [vocabulary] buffer for the logits of a row
 	script            Script
-	tokens            []int32 // [slots]: tokens of the rows, if there is a script
+	tokens            []int32 // [slots] tokens of the rows, if there is a script
 }
 
-// newModel makes a model with a drafting layer.
+// newModel returns a model with a drafting layer.
 func newModel(s Shape, dev *Device) (*Model, error) {
 	m := &Model{dev: dev, plain: s.Plain, script: s.Script, logits: make([]float32, s.Vocab),
 		config: config.Config{Family: config.DeepseekV32, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
@@ -86,7 +85,7 @@ func (m *Model) Device() kernel.Machine { return m.dev }
 // DraftHead returns nil, because the model has a drafting layer.
 func (m *Model) DraftHead() error { return nil }
 
-// Allocate makes the cache.
+// Allocate allocates the cache.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	m.pageTokens, m.pages = cfg.Page, pages
 	m.marks, m.draftMarks = make([]uint64, pages*cfg.Page), make([]uint64, pages*cfg.Page)
@@ -96,21 +95,21 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return nil
 }
 
-// PageBytes returns the memory of a page.
+// PageBytes returns the bytes of a page.
 func (m *Model) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 16 }
 
-// workspace holds the residual rows of passes.
+// workspace holds the hashes from which draft passes continue.
 type workspace struct {
 	m             *Model
 	target, chain residual
 }
 
-// Bind allocates the rows that draft passes continue.
+// Bind allocates a workspace.
 func (m *Model) Bind(_ *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m, residual{hash: make([]uint64, rows)}, residual{hash: make([]uint64, rows)}}
 }
 
-// Arrange lays out a pass.
+// Arrange prepares the passes of a plan.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
 	if err := m.dev.try(OpArrange); err != nil {

@@ -27,16 +27,16 @@ func (b *blocks) take(c *config.Config, p *plan.Plan, a *kernel.Arena) {
 	b.out = model.TakeOutputs(p, a, b.in, kernel.F32, model.Widths{Vocab: c.Vocab, Hidden: c.Hidden})
 }
 
-// Inputs returns the destination of the input block.
+// Inputs returns the input block.
 func (b *blocks) Inputs() kernel.Tensor { return b.in.Block }
 
-// Outputs returns the results.
+// Outputs returns the output block.
 func (b *blocks) Outputs() *model.Outputs { return b.out }
 
-// array returns an array of the input block, as copied to the device.
+// array returns a named array of the input block.
 func (b *blocks) array(name plan.ArrayName) []int32 { return host.I32(b.in.Array(name)) }
 
-// decodes returns the number of rows that decode or verify.
+// decodes returns the number of rows that decode or verify drafts.
 func (b *blocks) decodes() (n int) {
 	for i := range b.plan.Segments {
 		if s := &b.plan.Segments[i]; s.Row.DecodeLike() {
@@ -46,7 +46,7 @@ func (b *blocks) decodes() (n int) {
 	return n
 }
 
-// fillOutputs writes the results of the requested rows. fill writes the logits of a row into row.
+// fillOutputs writes the results of the requested rows. fill computes the logits of row r; row is a buffer for them.
 func (b *blocks) fillOutputs(row []float32, dev *Device, fill func(r int32, to []float32)) {
 	whole, at := host.F32(b.out.Logits), 0
 	var values, sums []float32
@@ -81,20 +81,20 @@ type pass struct {
 	m    *Model
 	work *workspace
 	attn *mla.Pass
-	walk []walk    // walk of each request
-	slot [][]int32 // slots of the rows of each request that were read so far, if there is a script
-	hash []uint64  // hashes of the rows of a draft pass
+	walk []walk    // [requests] rows read so far
+	slot [][]int32 // [requests] slots of the rows read so far, if there is a script
+	hash []uint64  // hashes after the rows of a draft pass
 
 	program divided
 }
 
-// walk records how many rows of a request were read.
+// walk is the state of reading the rows of a request.
 type walk struct {
 	next int // next position to read
 	hash uint64
 }
 
-// Prepare fills the input block in the way of package dsa.
+// Prepare fills the input block as package dsa does.
 func (s *pass) Prepare(in *model.Input, words []int32) error {
 	m := s.m
 	if err := m.dev.try(OpPrepare); err != nil {
@@ -118,7 +118,7 @@ func (s *pass) Prepare(in *model.Input, words []int32) error {
 	return block.FillLogits(&in.Batch)
 }
 
-// fillHidden lists the hidden states that the rows of a draft pass continue.
+// fillHidden writes the rows whose hidden states a draft pass continues from.
 func fillHidden(in *model.Input, block attn.Block, rows int) error {
 	to := block.Array(plan.HiddenRows)
 	return in.Rows(func(r attn.Row) (err error) {
@@ -127,7 +127,7 @@ func fillHidden(in *model.Input, block attn.Block, rows int) error {
 	})
 }
 
-// source returns the rows that a draft pass continues.
+// source returns the hashes that a draft pass continues from.
 func (s *pass) source() *residual {
 	if s.plan.Pass == plan.PassDraft {
 		return &s.work.target
@@ -135,7 +135,7 @@ func (s *pass) source() *residual {
 	return &s.work.chain
 }
 
-// Program stores the rows and computes their hashes and logits. A fault during the pass leaves some rows stored, with
+// Program returns the program that stores rows and computes hashes and logits. After a fault, some rows are stored with
 // wrong contents.
 func (s *pass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
@@ -144,14 +144,14 @@ func (s *pass) Program() (kernel.Program, error) {
 	return &s.program, nil
 }
 
-// store stores the rows and returns the time of the pass.
+// store stores marks and returns the time of the pass.
 func (s *pass) store() (time.Duration, error) {
 	m := s.m
 	tokens, slots, positions := s.array(plan.TokenIDs), s.array(plan.Slots), s.array(plan.Positions)
 	to := m.marks
 	switch s.plan.Pass {
 	case plan.PassTarget:
-	case plan.PassPick: // the rows were stored by the previous pass
+	case plan.PassPick: // the previous pass has stored the rows
 		slots = nil
 		if err := m.dev.try(OpExecute); err != nil {
 			return 0, err
@@ -184,7 +184,7 @@ func (s *pass) store() (time.Duration, error) {
 	return m.dev.cost.of(s.plan.Rows, s.decodes(), keys), nil
 }
 
-// compute writes the results of the requested rows.
+// compute computes the results of the requested rows.
 func (s *pass) compute() error {
 	m, hash := s.m, s.work.target.hash
 	if s.plan.Pass != plan.PassTarget {
@@ -207,7 +207,7 @@ func (s *pass) compute() error {
 	return nil
 }
 
-// sequence returns the tokens up to a row, as stored in the cache.
+// sequence returns the tokens up to row r, as stored in the cache.
 func (s *pass) sequence(r int32) []int32 {
 	slots := s.slot[s.array(plan.RowRequests)[r]][:s.array(plan.Lengths)[r]]
 	list := make([]int32, len(slots))
@@ -217,10 +217,10 @@ func (s *pass) sequence(r int32) []int32 {
 	return list
 }
 
-// draft computes the target's prediction for the token after each row.
+// draft computes, for every row, the prediction of the next token.
 func (s *pass) draft(tokens, positions []int32) {
 	from, rows := s.source().hash, s.array(plan.HiddenRows)
-	s.hash = s.hash[:0] // the hashes of a chain replace the hashes that it reads
+	s.hash = s.hash[:0] // in a chain of drafts, new hashes replace those that were read
 	for i, r := range rows {
 		h := from[r]
 		if s.plan.Pass != plan.PassPick {
@@ -231,10 +231,10 @@ func (s *pass) draft(tokens, positions []int32) {
 	copy(s.work.chain.hash, s.hash)
 }
 
-// draftCost is the cost of a pass of the drafting layer is 1/draftCost of the cost of a pass of the target.
+// draftCost is the ratio of the cost of a target pass to that of a draft pass.
 const draftCost = 8
 
-// doubt returns a hash that differs from h for a third of the inputs, so that a third of the drafts is wrong.
+// doubt returns h, or for a third of all values another hash, so that a third of the drafts is wrong.
 func doubt(h uint64) uint64 {
 	if mix(h)%3 == 0 {
 		return ^h
@@ -242,7 +242,7 @@ func doubt(h uint64) uint64 {
 	return h
 }
 
-// read computes the hash after every row from the rows before it, as stored in the cache.
+// read computes the hash after every row from the marks in the cache.
 func (s *pass) read() error {
 	lens, requests := s.array(plan.Lengths), s.array(plan.RowRequests)
 	start, gather := s.array(plan.GatherStart), s.array(plan.GatherSlots)
@@ -288,7 +288,7 @@ func (s *pass) read() error {
 	return nil
 }
 
-// Ended makes the rows of this pass available to draft passes.
+// Ended makes the rows of this pass available to draft passes, unless it has failed.
 func (s *pass) Ended(err error) {
 	if err != nil {
 		return

@@ -11,24 +11,24 @@ import (
 	"sparrow/plan"
 )
 
-// Sizes of a Windowed model, equal to those of DeepSeek-V4.
+// Sizes of a Windowed model, as in DeepSeek-V4.
 const (
-	window = 128 // number of tokens that a row attends to one by one
-	group  = 4   // number of tokens of a compressed entry, which also reads the previous group
-	ring   = 16  // number of marks that a state keeps: two groups, and as many marks again that can be truncated
+	window = 128 // tokens in the sliding window of a row
+	group  = 4   // tokens of a compressed entry, which also depends on the previous group
+	ring   = 16  // marks in a state: two groups, and as many again so that tokens can be truncated
 )
 
-// Windowed is a model of the family of DeepSeek-V4: a row attends to a window of marks, in pages that a sequence
-// releases as it advances, and to an entry for each group of earlier tokens, made from marks in the sequence's state.
+// Windowed has the structure of DeepSeek-V4: a row attends to a sliding window of marks, in window pages, and to a
+// compressed entry for each group of earlier tokens. Entries are computed from marks in the sequence's state.
 type Windowed struct {
 	dev    *Device
 	config config.Config
 	facts  plan.Model
 
 	pageTokens, pages int
-	marks             []uint64 // marks of rows, [slots of window pages]
-	entries           []uint64 // compressed entries, [pages * groups of a page]
-	// tails is the last marks of each window page, [window pages, group], from which a state is restored.
+	marks             []uint64 // [slots of window pages] marks of rows
+	entries           []uint64 // [pages * groups per page] compressed entries
+	// tails is [window pages, group]: the last marks of each window page, from which a state is restored.
 	tails  [][]uint64
 	held   int // number of states that were not released
 	logits []float32
@@ -36,7 +36,7 @@ type Windowed struct {
 
 var _ model.Windowed = (*Windowed)(nil)
 
-// newWindowed makes a model with a drafting block.
+// newWindowed returns a model with a drafting block.
 func newWindowed(s Shape, dev *Device) *Windowed {
 	return &Windowed{dev: dev, logits: make([]float32, s.Vocab),
 		config: config.Config{Family: config.DeepseekV4, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
@@ -57,12 +57,12 @@ func (m *Windowed) Device() kernel.Machine { return m.dev }
 // DraftHead returns nil, because the model has a drafting block.
 func (m *Windowed) DraftHead() error { return nil }
 
-// Allocate allocates the cache, with a window page for each page.
+// Allocate allocates the cache with one window page per page.
 func (m *Windowed) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows allocates the cache.
+// AllocateWindows allocates the cache with the given number of window pages.
 func (m *Windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	m.pageTokens, m.pages = cfg.Page, pages
 	m.marks, m.entries = make([]uint64, windows*cfg.Page), make([]uint64, pages*cfg.Page/group)
@@ -73,35 +73,35 @@ func (m *Windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// PageBytes returns the memory of a page and its window page.
+// PageBytes returns the bytes of a page and its window page.
 func (m *Windowed) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * (8 + 8/group) }
 
-// WindowBytes returns the memory of a window page.
+// WindowBytes returns the bytes of a window page.
 func (m *Windowed) WindowBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 8 }
 
-// Window returns the number of tokens that a row attends to in window pages.
+// Window returns the number of tokens in the sliding window.
 func (m *Windowed) Window() int { return window }
 
-// StateBytes returns the memory of a state.
+// StateBytes returns the bytes of a state.
 func (m *Windowed) StateBytes(*plan.Config) int64 { return 8 * ring }
 
 // States returns the number of states that were not released.
 func (m *Windowed) States() int { return m.held }
 
-// windowSpace is the workspace of passes.
+// windowSpace is the workspace of a Windowed model.
 type windowSpace struct {
 	m       *Windowed
-	hash    []uint64 // hash after every row of the target
-	rows    int      // number of rows of the latest target pass; 0 while they are not valid
-	drafted int      // number of rows of the latest pass of the drafting block; 0 while they are not valid
+	hash    []uint64 // hash after every row of the last target pass
+	rows    int      // number of rows of the last target pass; 0 if they are not valid
+	drafted int      // number of rows of the last pass of the drafting block; 0 if they are not valid
 }
 
-// Bind allocates the rows that draft passes continue.
+// Bind allocates a workspace.
 func (m *Windowed) Bind(_ *kernel.Arena, rows int) model.Workspace {
 	return &windowSpace{m: m, hash: make([]uint64, rows)}
 }
 
-// Arrange lays out a pass.
+// Arrange prepares the passes of a plan.
 func (w *windowSpace) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
 	if err := m.dev.try(OpArrange); err != nil {
@@ -115,10 +115,10 @@ func (w *windowSpace) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// Reserve does nothing, because states are allocated when they are made.
+// Reserve does nothing, because states are allocated one by one.
 func (m *Windowed) Reserve(int) error { return nil }
 
-// NewState makes the state of an empty sequence.
+// NewState returns the state of an empty sequence.
 func (m *Windowed) NewState() (model.State, error) {
 	if err := m.dev.try(OpState); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (m *Windowed) NewState() (model.State, error) {
 	return &state{m: m}, nil
 }
 
-// Restore makes a state that continues after n tokens of the cache.
+// Restore returns the state after n tokens, from the marks in window pages.
 func (m *Windowed) Restore(n int, windows []int32) (model.State, error) {
 	given, err := m.NewState()
 	if err != nil {
@@ -146,34 +146,34 @@ func (m *Windowed) Restore(n int, windows []int32) (model.State, error) {
 	return s, nil
 }
 
-// Commit advances the states of a batch.
+// Commit advances the states of a batch by the tokens of the pass.
 func (m *Windowed) Commit(in *model.Input) {
 	for r, s := range in.States {
 		s.(*state).len += len(in.Tokens[r])
 	}
 }
 
-// state holds the latest marks of a sequence; the mark of position p is at p mod ring.
+// state holds the last marks of a sequence; the mark of position p is at index p mod ring.
 type state struct {
 	m        *Windowed
 	ring     [ring]uint64
 	len      int
-	low      int // first position whose mark is kept
-	high     int // one more than the last position that was written
+	low      int // first position whose mark is stored
+	high     int // position after the last one that was written
 	released bool
 }
 
-// Len returns the number of tokens.
+// Len returns the number of tokens of the sequence.
 func (s *state) Len() int { return s.len }
 
-// Clone copies the state.
+// Clone returns a copy of the state.
 func (s *state) Clone() (model.State, error) {
 	out := *s
 	s.m.held++
 	return &out, nil
 }
 
-// Truncate removes the tokens from n on, if the marks that the next group reads are still stored.
+// Truncate removes the tokens from n on. It fails if marks that the next group needs are no longer stored.
 func (s *state) Truncate(n int) error {
 	if n < 0 || n > s.len {
 		return fmt.Errorf("formula: a state of %d tokens cannot be truncated to %d", s.len, n)
@@ -189,7 +189,7 @@ func (s *state) Truncate(n int) error {
 	return nil
 }
 
-// holds returns an error unless the state has the marks that a sequence of n tokens continues from.
+// holds returns an error unless the state has the marks that are needed to continue after n tokens.
 func (s *state) holds(n int) error {
 	if first, held := max(n/group*group-group, 0), max(s.low, s.high-ring); first < held {
 		return fmt.Errorf("formula: to continue after %d tokens, position %d is needed, but the state begins at "+
@@ -198,7 +198,7 @@ func (s *state) holds(n int) error {
 	return nil
 }
 
-// Release frees the state.
+// Release releases the state.
 func (s *state) Release() {
 	if s.released {
 		panic("formula: a state was released twice")
@@ -207,7 +207,7 @@ func (s *state) Release() {
 	s.m.held--
 }
 
-// check returns an error unless a sequence can continue from a state at a position.
+// check returns an error unless the state can continue at position first.
 func (m *Windowed) check(given model.State, first int) (*state, error) {
 	s, ok := given.(*state)
 	switch {
@@ -220,7 +220,7 @@ func (m *Windowed) check(given model.State, first int) (*state, error) {
 	return s, s.holds(first)
 }
 
-// places returns the window pages of request r, or its pages if it has no window pages.
+// places returns the window pages of request r, or its pages if there are no window pages.
 func places(in *model.Input, r int) []int32 {
 	if len(in.Windows) == 0 || in.Windows[r] == nil {
 		return in.Tables[r]
@@ -234,7 +234,7 @@ type windowPass struct {
 	m      *Windowed
 	work   *windowSpace
 	states []*state
-	tails  []int32 // for each row the window page whose last marks include the mark of the row, or -1
+	tails  []int32 // [rows] window page whose last marks include the row's mark, or -1
 
 	program divided
 }
@@ -291,12 +291,12 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 		return err
 	}
 	for r, st := range s.states {
-		st.high = max(st.high, st.len+len(in.Tokens[r])) // some of these marks may stay if the pass fails
+		st.high = max(st.high, st.len+len(in.Tokens[r])) // if the pass fails, some of these marks may have been written
 	}
 	return block.FillLogits(&in.Batch)
 }
 
-// prepareDraft fills the block of a draft pass: only the last rows of a prompt are computed.
+// prepareDraft fills the input block of a draft pass, which computes only the last rows of a prompt.
 func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 	from, i, wanted := s.work.rows, 0, 0
 	if s.plan.Pass == plan.PassChain {
@@ -326,8 +326,8 @@ func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 	return nil
 }
 
-// Program stores the rows, closes groups and computes logits. A fault during the pass leaves some rows stored, with
-// wrong contents.
+// Program returns the program that stores rows and entries and computes logits. After a fault, some rows are stored
+// with wrong contents.
 func (s *windowPass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
 		s.program = divided{dev: s.m.dev, begin: s.begin, end: s.end, whole: s.plan.Pass != plan.PassTarget}
@@ -335,7 +335,7 @@ func (s *windowPass) Program() (kernel.Program, error) {
 	return &s.program, nil
 }
 
-// begin injects the fault of the pass, if it has one, and returns its time.
+// begin injects the fault of the pass, if there is one, and returns the time of the pass.
 func (s *windowPass) begin() (time.Duration, error) {
 	m, position := s.m, s.array(plan.Positions)
 	if s.plan.Pass != plan.PassTarget {
@@ -361,7 +361,7 @@ func (s *windowPass) begin() (time.Duration, error) {
 	return m.dev.cost.of(s.plan.Rows, s.decodes(), keys), nil
 }
 
-// end writes the results.
+// end computes the results.
 func (s *windowPass) end() error {
 	m, tokens, position := s.m, s.array(plan.TokenIDs), s.array(plan.Positions)
 	if s.plan.Pass != plan.PassTarget {
@@ -382,8 +382,8 @@ func (s *windowPass) end() error {
 	return nil
 }
 
-// compute stores marks and entries and hashes the data that every row attends to. Rows of a request are computed in
-// ascending order of their positions, even if the plan has another order.
+// compute stores marks and entries, and computes the hash of the data that each row attends to. The rows of a request
+// are computed in ascending order of positions, even if the plan has another order.
 func (s *windowPass) compute(tokens, position, slots, request []int32) {
 	m := s.m
 	table, seen := s.array(plan.PageTable), s.array(plan.WindowIndices)
@@ -420,13 +420,13 @@ func (s *windowPass) compute(tokens, position, slots, request []int32) {
 	}
 }
 
-// lead is the advantage of an easy token over others, in logits.
+// lead is the logit of an easy token minus the logits of others.
 const lead = 6
 
-// easy returns the token that a mark alone predicts: drafts predict it correctly.
+// easy returns the token that depends only on the mark h; drafts of it are correct.
 func easy(h uint64) int { return int(mix(h+1) % 32) }
 
-// Ended makes the rows of this pass available to draft passes.
+// Ended makes the rows of this pass available to draft passes, unless it has failed.
 func (s *windowPass) Ended(err error) {
 	if err != nil {
 		return

@@ -1,9 +1,9 @@
-// Package script opens engines whose model plays given replies, for tests of clients.
+// Package script opens engines whose model generates given replies, for tests of clients.
 //
-// A function returns a message for each prompt text; the message is written in the checkpoint's chat format and played
-// token by token. Everything except the weights is real: rendering, tokenizer, scheduler, prefix cache, masks,
-// sampling, parsing and streams. The model (internal/sim/formula) reads the prompt from the pages of the cache, so a
-// wrong page gives a wrong reply or no reply.
+// A function returns the message that follows a prompt. The message is rendered in the checkpoint's chat format and
+// generated token by token. Only the weights are missing: rendering, tokenizer, scheduler, prefix cache, masks,
+// sampling, parsing and streams are those of the engine. The model (internal/sim/formula) reads the prompt from the
+// pages of the cache, so that a wrong page gives a wrong reply.
 package script
 
 import (
@@ -23,8 +23,8 @@ import (
 // Reply returns the model's answer to a prompt. It is called once for each prompt.
 type Reply func(prompt string) chat.Message
 
-// Open opens an engine that plays replies. It uses the tokenizer and the chat format of the configuration's checkpoint;
-// sequences have at most the given number of tokens. Drafting is disabled.
+// Open opens an engine that generates replies. It uses the tokenizer and chat format of the checkpoint in c. Sequences
+// have at most tokens tokens. Drafting is disabled.
 func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*sparrow.Engine, error) {
 	p := &player{reply: reply, next: map[uint64]int32{}}
 	c.CacheTokens, c.Draft = max(c.CacheTokens, tokens), spec.Off()
@@ -32,7 +32,7 @@ func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*spar
 		return formula.New(formula.Shape{Vocab: loaded.Config().Vocab, Context: tokens, Script: p.token},
 			formula.NewDevice(formula.Settings{}))
 	}
-	p.mu.Lock() // no sequence is played before the engine is set
+	p.mu.Lock() // no token may be computed before p.engine is set
 	defer p.mu.Unlock()
 	e, err := sparrow.Open(ctx, c)
 	if err != nil {
@@ -48,17 +48,17 @@ func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*spar
 	return nil, errors.Join(errors.New("script: the tokenizer has no token that ends a reply"), e.Close(ctx))
 }
 
-// player stores which token follows each sequence of the replies in progress.
+// player determines the next token of every sequence.
 type player struct {
 	reply Reply
 
 	mu     sync.Mutex
 	engine *sparrow.Engine
 	end    int32            // token that ends a reply
-	next   map[uint64]int32 // next token, by the hash of the sequence before it
+	next   map[uint64]int32 // next token by the hash of the sequence
 }
 
-// token returns the next token of a sequence: the next token of a reply in progress, or the first token of a new reply.
+// token returns the next token of a sequence: that of a running reply, or else the first token of a new one.
 func (p *player) token(hash uint64, tokens func() []int32) int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *player) token(hash uint64, tokens func() []int32) int32 {
 	}
 	ids, err := p.begin(tokens())
 	if err != nil {
-		ids = nil // an empty reply, on which the client's test fails while the engine continues
+		ids = nil // an empty reply; the test fails because of it
 	}
 	ids = append(ids, p.end)
 	at := len(tokens())
@@ -78,7 +78,7 @@ func (p *player) token(hash uint64, tokens func() []int32) int32 {
 	return ids[0]
 }
 
-// begin returns the reply to a prompt.
+// begin returns the token ids of the reply to a prompt.
 func (p *player) begin(ids []int32) ([]int32, error) {
 	prompt, err := p.engine.Decode(ids)
 	if err != nil {
@@ -91,13 +91,13 @@ func (p *player) begin(ids []int32) ([]int32, error) {
 	return p.engine.Encode(text, false)
 }
 
-// Markers of reasoning, which are equal in all families.
+// Markers of reasoning, the same in all supported families.
 const (
 	thinkOpen  = "<think>"
 	thinkClose = "</think>"
 )
 
-// Text returns a message as the engine's model would write it after a prompt.
+// Text returns a message in the format in which the engine's model writes it after a prompt.
 func Text(e *sparrow.Engine, prompt string, m chat.Message) (string, error) {
 	off := false
 	question := []chat.Message{{Role: chat.User, Content: "?"}}

@@ -45,7 +45,7 @@ func unpack(dir, file string) error {
 			return fmt.Errorf("the path %s is outside the archive", h.Name)
 		}
 		if h.Typeflag != tar.TypeReg {
-			continue // folders are made together with their files
+			continue // folders are created together with their files
 		}
 		if err := write(filepath.Join(dir, h.Name), r); err != nil {
 			return err

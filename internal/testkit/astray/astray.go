@@ -1,6 +1,6 @@
 // Package astray implements a device with a deliberate fault: another device runs its operations, and one small fault
-// is injected into their inputs or outputs. It tests the comparisons by which devices are verified: a comparison that
-// passes on the inner device must fail on this one. Tests import it.
+// is injected into their inputs or outputs. It tests comparisons of devices: a comparison that passes on the inner
+// device must fail on this one. Only tests import it.
 package astray
 
 import (
@@ -15,7 +15,7 @@ import (
 // Fault is a kind of error that a device makes.
 type Fault string
 
-// Faults. Kernels had faults of all these kinds while they were written.
+// Faults that can be injected. All of them have occurred during the development of kernels.
 const (
 	None          Fault = ""
 	KeyDropped    Fault = "one key dropped"       // the last key that a row of attention reads is left out
@@ -44,7 +44,7 @@ type Device struct {
 	// Only, if set, selects the operations that the fault may change: a comparison of two operations cannot find a
 	// fault that both of them have.
 	Only func(kernel.Op) bool
-	// Hits counts the operations that the fault changed: if the fault changes none, the test proves nothing.
+	// Hits counts the operations that the fault changed; a test with 0 is not valid.
 	Hits int
 }
 
@@ -91,7 +91,7 @@ func (d *Device) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// attend runs an operation of attention with the fault, if it has one of attention.
+// attend runs an attention operation with the fault, if it is a fault of attention.
 func (d *Device) attend(op kernel.Op, out kernel.Tensor, heads int, lens kernel.Tensor) error {
 	switch d.Fault {
 	case KeyDropped:

@@ -1,5 +1,5 @@
-// Package await waits for events in tests. Its time limit is only for hangs: the limit is so long that no test fails
-// because a machine is busy.
+// Package await waits for events in tests. Its time limit is only for hangs: it is so long that no test fails on a busy
+// machine.
 package await
 
 import (
@@ -45,8 +45,8 @@ func Goroutines(t testing.TB, before int) {
 	}
 }
 
-// Untimed returns a test without the time limit of its package: rapid then runs all its examples, and does not stop
-// early on a busy machine.
+// Untimed returns a test without the time limit of its package: the package rapid then runs all examples, also on a
+// busy machine.
 func Untimed(t testing.TB) testing.TB { return untimed{t} }
 
 type untimed struct{ testing.TB }

@@ -1,4 +1,4 @@
-// Package cputime measures processor time for tests: unlike time of day, it does not grow while other programs run.
+// Package cputime measures processor time for tests: unlike elapsed time, it does not depend on other programs.
 package cputime
 
 import (

@@ -1,5 +1,5 @@
-// Package heap measures memory in tests: its input is a function that builds a value, its output the bytes that the
-// value keeps on the heap.
+// Package heap measures memory in tests: its input is a function that builds a value, its output the bytes of the value
+// on the heap.
 package heap
 
 import "runtime"

@@ -1,4 +1,4 @@
-// Package kept provides tests with a machine whose measured figures are already stored.
+// Package kept makes a machine for tests whose figures (package cost) are already stored, so that none are measured.
 package kept
 
 import (
@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Figures writes the figures of a machine with one worker to a cache folder of the test, so that no figures are
-// measured, and returns the machine's devices.
+// Figures writes the figures of a machine with one worker to a cache folder of the test, and returns the machine's
+// devices.
 func Figures(t *testing.T, r *kernel.Registry, gpu string, m cost.Machine) (dev, cores kernel.Device) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -1,6 +1,6 @@
 // Package memnet implements a network in memory, for tests of servers and clients under testing/synctest. Goroutines
-// that wait for such a connection count as blocked, so that the clock of the test advances; goroutines that wait for a
-// socket do not.
+// that wait for such a connection are durably blocked in the sense of synctest, so that the clock of the test advances;
+// goroutines that wait for a socket are not.
 package memnet
 
 import (

@@ -15,7 +15,7 @@ type Case struct {
 	Op   kernel.Op
 }
 
-// Maker makes the memory of arguments.
+// Maker allocates the tensors of arguments.
 type Maker struct {
 	TB         testing.TB
 	Memory     kernel.Memory

@@ -1,5 +1,5 @@
-// Package pair implements a device that passes all calls to two devices: memory and weights are on both devices, and a
-// function of the caller runs each operation on the first, on the second, or on both, and may compare them (Settle).
+// Package pair implements a device that consists of two devices. Memory and weights are on both devices. A function of
+// the caller runs each operation on the first, on the second, or on both, and may compare the results (Settle).
 //
 // If both devices compute, for example a GPU and the reference, Settle copies the results of the first to the second,
 // so that the next operation has equal inputs on both sides and differences do not accumulate.
@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Device passes all calls to two devices. The second is in host memory; Read and Fetch read from it.
+// Device forwards all calls to two devices. The second is in host memory; Read and Fetch read from it.
 type Device struct {
 	first, second kernel.Device
 	run           func(Call) error
@@ -30,7 +30,7 @@ type Call struct {
 // Operation returns the name of the operation's arguments, such as NormArgs.
 func (c Call) Operation() string { return fmt.Sprintf("%T", c.Op)[len("kernel."):] }
 
-// On makes a device of two devices, which it closes with itself. run runs each operation.
+// On makes a device of two devices; its Close closes both. run runs each operation.
 func On(first, second kernel.Device, run func(Call) error) *Device {
 	return &Device{first, second, run}
 }

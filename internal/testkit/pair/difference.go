@@ -20,22 +20,21 @@ import (
 // Differences holds the differences between two devices, operation by operation.
 type Differences map[string]*Difference // by operation and argument, such as "NormArgs.Out"
 
-// Difference summarises how one argument of one kind of operation differs, over all calls.
+// Difference holds the differences of one argument of one kind of operation, over all calls.
 type Difference struct {
 	DType    kernel.DType
 	Calls    int
 	Elements int     // number of compared elements
 	Unequal  int     // number of elements that differ
-	Worst    float64 // largest difference of a call, as a share of the largest value of that call
+	Worst    float64 // largest difference of a call, as a fraction of the largest value of that call
 	// Row is the largest root mean square of the differences of a row (for attention, of one head of a row), as a
-	// share of the root mean square of its values, so that a small wrong part is not averaged out by the rest of the
-	// call.
+	// fraction of the root mean square of its values. It shows an error that affects only a small part of a call.
 	Row  float64
 	diff float64 // sum of the squares of all differences
 	size float64 // sum of the squares of all values
 }
 
-// Noise returns the root mean square of the differences, as a share of that of the values.
+// Noise returns the root mean square of the differences, as a fraction of that of the values.
 func (d *Difference) Noise() float64 {
 	if d.diff == 0 {
 		return 0
@@ -97,9 +96,9 @@ func headsOf(op any, field string) int {
 	return 1
 }
 
-// written is the part of a tensor that an operation writes.
+// written describes the part of a tensor that an operation writes.
 type written struct {
-	heads    int             // number of heads whose outputs share a row
+	heads    int             // number of heads with outputs in a row
 	columns  func(r int) int // returns the number of written columns of row r
 	elements int             // number of written elements
 }
@@ -175,7 +174,7 @@ func (d *Device) settle(t kernel.Tensor, n written, x *Difference) error {
 	for r := range t.Rows {
 		got, want := raw[r*t.Stride*size:][:t.Cols*size], host.Bytes(Second(t).Slice(r, r+1))
 		equal := bytes.Equal(got, want)
-		if t.DType == kernel.U8 && equal { // pools have most of the bytes of every call; their codes have no magnitude
+		if t.DType == kernel.U8 && equal { // equal pools need no comparison of values; they have most bytes of a call
 			continue
 		}
 		columns := n.columns(r)

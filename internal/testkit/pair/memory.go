@@ -2,10 +2,9 @@ package pair
 
 import "sparrow/kernel"
 
-// buffer is memory on both devices.
+// buffer holds a buffer on each of the two devices.
 type buffer struct{ first, second kernel.Buffer }
 
-// Len returns the size in bytes.
 func (b *buffer) Len() int64 { return b.second.Len() }
 
 // Alloc returns zeroed memory.
@@ -18,7 +17,7 @@ func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
 	return &buffer{a, b}, err
 }
 
-// Free gives memory back.
+// Free frees the memory on both devices.
 func (d *Device) Free(b kernel.Buffer) {
 	d.first.Free(b.(*buffer).first)
 	d.second.Free(b.(*buffer).second)
@@ -77,7 +76,7 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return &experts{a, b}, err
 }
 
-// SwapExperts exchanges the homes of experts on both devices.
+// SwapExperts moves experts between memories on both devices.
 func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	own := x.(*experts)
 	if err := kernel.SwapExperts(d.first, own.first, in, out); err != nil {
@@ -98,7 +97,8 @@ func Second(t kernel.Tensor) kernel.Tensor {
 	return t
 }
 
-// firsts and seconds translate an operation's arguments to those of the first and of the second device.
+// firsts and seconds replace the tensors and weights of an operation's arguments by those of the first and the second
+// device.
 var (
 	firsts = kernel.Replacement{Tensor: First,
 		Matrix:  func(m kernel.Matrix) kernel.Matrix { return m.(*matrix).first },

@@ -1,5 +1,5 @@
-// Package placed loads models for tests with experts in two memories, which may move: on the device under test, and
-// on a CPU device with one worker that computes the rest.
+// Package placed loads models for tests with some experts on the device under test, and the others on a CPU device with
+// one worker. Experts may move between them.
 package placed
 
 import (
@@ -29,8 +29,8 @@ func HalfFetched(layers, experts int) *placement.Placement {
 	return placement.Split(layers, experts, 0.5, placement.Fetched, placement.Fetched)
 }
 
-// Mixed returns a placement that assigns all pairs of methods in turn to the experts of a layer, starting with a
-// different expert in each layer.
+// Mixed returns a placement with all combinations of methods for decodes and prompts, assigned to the experts of a
+// layer in turn, beginning with a different expert in each layer.
 func Mixed(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	for l := range layers {
@@ -41,8 +41,8 @@ func Mixed(layers, experts int) *placement.Placement {
 	return p
 }
 
-// Alike returns a placement that assigns in turn all pairs of methods whose results are bitwise equal on a GPU, so that
-// a token that is computed again as part of a prompt gets bitwise equal results.
+// Alike returns a placement like Mixed, but only with combinations of methods whose results are bitwise equal on a GPU,
+// so that a token that is computed again as part of a prompt has the same bits.
 func Alike(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	pairs := [][2]placement.Method{{placement.Resident, placement.Resident}, {placement.Computed, placement.Computed},
@@ -63,7 +63,7 @@ func Load(t testing.TB, src *family.Source, dev kernel.Device, rule Rule) model.
 	return LoadOver(t, src, dev, cpu.Open(vec.Best(), kernel.Options{Workers: 1}), rule, offload.Options{})
 }
 
-// LoadOver is like Load, with far as the device that computes the experts in host memory.
+// LoadOver is like Load; far is the device that computes the experts in host memory.
 func LoadOver(t testing.TB, src *family.Source, dev, far kernel.Device, rule Rule, o offload.Options) model.Model {
 	t.Helper()
 	h, err := offload.New(far, o)

@@ -1,5 +1,4 @@
-// Package planread checks that code reads every field of the plans that tests form: a field that is set and has no
-// effect is an error. Tests import it.
+// Package planread checks that code reads every field that is set in plans. Only tests import it.
 package planread
 
 import (
@@ -11,8 +10,8 @@ import (
 
 const planned = "sparrow/plan"
 
-// told lists the fields that no code acts on but that explain prints, each with the name of the test that compares it
-// with the actual behaviour.
+// told lists the fields that only explain reads, each with the name of the test that compares it with the actual
+// behaviour.
 var told = map[string]string{
 	"Plan.Graph":             "step TestPlansSayHowTheyWereEnqueued",
 	"Plan.Collectives":       "plan TestCollectives",
@@ -34,11 +33,11 @@ var told = map[string]string{
 	"Launch.Keys":            "plan TestLaunchesCoverRowsOnceWithinEveryLimit",
 }
 
-// unread lists the other fields that no code acts on: they belong to plans of other engines' kernels. A test compares
-// the list with the fields that the sources read, which takes seconds.
+// unread lists the fields that no code reads except for plans of other engines. A test compares the list with the
+// fields that the sources read, which takes seconds.
 var unread = []string{"Indexer.Schedule", "Segment.FusedTopK", "Segment.HeadRepeat", "Segment.RopeInKernel"}
 
-// Check reports every field of the plans that is set and that no running code reads.
+// Check fails the test for every field that is set in the plans and that no code reads.
 func Check(t testing.TB, plans ...*plan.Plan) {
 	t.Helper()
 	fields := map[string]bool{}
@@ -54,8 +53,7 @@ func Check(t testing.TB, plans ...*plan.Plan) {
 
 func name(t reflect.Type, i int) string { return t.Name() + "." + t.Field(i).Name }
 
-// set records the fields of plan's types that are not zero. The fields inside a field that explain prints are skipped,
-// because explain prints them too.
+// set records the fields of plan's types that are not zero. It skips fields inside the fields in told.
 func set(v reflect.Value, into map[string]bool) {
 	switch v.Kind() {
 	case reflect.Pointer:

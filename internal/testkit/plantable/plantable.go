@@ -1,4 +1,4 @@
-// Package plantable writes plans and configurations as lines of a table, for tests that compare them all.
+// Package plantable writes plans and configurations as lines of a table, for tests that compare all of them.
 package plantable
 
 import (
@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// Config returns the lines of a configuration: the decisions without the given settings, then reasons, rejections and
+// Config returns the lines of a configuration: the decisions without the user's settings, then reasons, rejections and
 // notices.
 func Config(t testing.TB, cfg any, notices []plan.Notice) []string {
 	t.Helper()

@@ -21,9 +21,9 @@ type Mode string
 const (
 	Works     Mode = "works"
 	Down      Mode = "down"      // connections are refused
-	Hangs     Mode = "hangs"     // connections are accepted, and no command is answered
+	Hangs     Mode = "hangs"     // connections are accepted, but commands get no reply
 	Full      Mode = "full"      // values are not stored
-	Garbage   Mode = "garbage"   // values have wrong bytes and the right length
+	Garbage   Mode = "garbage"   // values have the right length, but wrong bytes
 	Short     Mode = "short"     // values are too short
 	Long      Mode = "long"      // values are too long
 	Exchanged Mode = "exchanged" // values belong to another key

@@ -1,20 +1,19 @@
 // Package rounded implements a device in host memory with bf16 activations, like those of a GPU: operations read and
 // write bf16 tensors, and each operation is computed by a float32 device and its results are rounded once.
 //
-// With the reference as that device, and its mode for the rounding inside products (ref.Device.Rounded), GPUs are
-// compared with this device: its results equal those of a GPU except for the order of sums.
+// GPUs are compared with such a device whose inner device is the reference with ref.Device.Rounded: its results equal
+// those of a GPU except for the order of sums.
 package rounded
 
 import "sparrow/kernel"
 
-// Device keeps activations as bf16.
+// Device is a device with bf16 activations.
 type Device struct {
 	kernel.Device // device in host memory that computes in float32
 	hardware      kernel.Hardware
 }
 
-// On returns a device that runs plans for the given hardware and computes with the device host in host memory, which it
-// closes with itself.
+// On returns a device that runs plans for the given hardware and computes with the device host; its Close closes host.
 func On(host kernel.Device, hardware kernel.Hardware) *Device { return &Device{host, hardware} }
 
 // Name returns the name of the computing device with the suffix -rounded.
@@ -26,7 +25,7 @@ func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 // Hardware returns the hardware for which plans are made.
 func (d *Device) Hardware() kernel.Hardware { return d.hardware }
 
-// SwapExperts exchanges the homes of experts on the device that computes.
+// SwapExperts moves experts between memories on the inner device.
 func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	return kernel.SwapExperts(d.Device, x, in, out)
 }

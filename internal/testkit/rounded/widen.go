@@ -19,14 +19,14 @@ type wide struct {
 	memory *memory
 }
 
-// memory holds the values of one tensor, [rows, cols]: before the operation, and as the operation reads and writes
-// them.
+// memory holds the values of one tensor, [rows, cols]: bf16 values before the operation, and the float32 values that
+// the operation reads and writes.
 type memory struct {
 	before []uint16
 	values []float32
 }
 
-// spare keeps memory for later operations, because allocating and clearing new memory took longer than widening.
+// spare keeps memory for later operations, because allocating and clearing new memory took longer than the conversion.
 var spare sync.Pool
 
 func newMemory(n int) *memory {
@@ -90,7 +90,7 @@ func (w *widened) narrow() {
 	}
 }
 
-// release keeps the memory for later operations.
+// release returns the memory for reuse by later operations.
 func (w *widened) release() {
 	for _, x := range w.list {
 		spare.Put(x.memory)

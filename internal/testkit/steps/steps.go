@@ -1,5 +1,5 @@
-// Package steps runs passes of one model in tests: sequences with scattered pages, whole, in chunks or token by token,
-// and compares logits and cache contents bitwise.
+// Package steps runs passes of a model in tests: whole sequences, chunks or single tokens, with pages in random order.
+// It compares logits and cache contents bitwise.
 package steps
 
 import (
@@ -34,15 +34,15 @@ type Bench struct {
 	states []model.State
 }
 
-// Pages is the number of pages of a bench: no more than the sequences of a test need, because comparing and clearing
-// the caches takes as long as computing.
+// Pages is the number of pages of a bench: only as many as tests need, because comparing and clearing the caches takes
+// as long as computing.
 const Pages = 13
 
 // Limits are large enough for every pass of these tests.
 var Limits = step.Limits{Rows: 1400, Requests: 16, Prompts: 9, Context: 1536, PromptLogits: 1400}
 
-// Device opens a device of this machine by name, with one worker. The number of workers changes no bit, which package
-// kernel/cpu tests. The device is closed when the test ends.
+// Device opens a device of this machine by name, with one worker. Results do not depend on the number of workers, which
+// package kernel/cpu tests. The device is closed when the test ends.
 func Device(t *testing.T, kernels string) kernel.Device {
 	t.Helper()
 	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, kernel.Options{Workers: 1})
@@ -129,7 +129,7 @@ type Sequence struct {
 	State  model.State
 }
 
-// Sequence returns a sequence of n tokens that depend on the seed, with scattered pages.
+// Sequence returns a sequence of n tokens that depend on the seed, with pages in random order.
 func (b *Bench) Sequence(seed, n int) *Sequence {
 	b.Helper()
 	s := &Sequence{Tokens: make([]int32, n), Pages: make([]int32, (n+b.Config.Page-1)/b.Config.Page)}

@@ -1,5 +1,5 @@
-// Package strict implements a device for tests that refuses the arguments that the CUDA operations refuse, and computes
-// on the host.
+// Package strict implements a device for tests that returns errors for arguments that the CUDA operations do not
+// support, and computes on the host.
 //
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
@@ -23,8 +23,8 @@ import (
 type Device struct {
 	*pair.Device
 	gpu *op.Device
-	// OnRefusal is called with every refusal, and the operation returns the result of OnRefusal. If the result is nil,
-	// the operation is computed anyway. If OnRefusal is nil, every refusal is returned.
+	// OnRefusal, if not nil, is called with every error of the CUDA operations, and the operation returns its result.
+	// If the result is nil, the operation is computed anyway.
 	OnRefusal func(refusal error) error
 	// OnCall, if set, is called before every operation, including operations between ranks; if it returns an error, the
 	// operation returns that error.
@@ -32,7 +32,7 @@ type Device struct {
 	checked map[string]int
 }
 
-// Open makes a strict device that computes with a device in host memory and closes with it.
+// Open makes a strict device that computes with the device host; its Close closes host.
 func Open(host kernel.Device) (*Device, error) {
 	gpu, err := op.On(cuda.OpenDetached(cuda.H200))
 	if err != nil {
@@ -43,10 +43,10 @@ func Open(host kernel.Device) (*Device, error) {
 	return d, nil
 }
 
-// Name returns the name of the CUDA device, whose rules apply, with the prefix strict-.
+// Name returns the name of the CUDA device with the prefix strict-.
 func (d *Device) Name() string { return "strict-" + op.Name }
 
-// Checked returns how many calls of each operation the CUDA rules have accepted, by the type of their arguments.
+// Checked returns how many calls of each operation the CUDA operations have accepted, by the type of the arguments.
 func (d *Device) Checked() map[string]int { return d.checked }
 
 func (d *Device) called() error {

@@ -1,6 +1,6 @@
-// Package table compares what code returns for many inputs with a table in testdata. A table shows every result of one
-// kind, so that a change of any result is visible and can be reviewed as a changed line of text. To write the tables
-// anew after an intended change, run the package's tests with WRITE_TABLES=1 and read the difference.
+// Package table compares results of code for many inputs with a table in testdata. Every changed result is a changed
+// line of the table, which can be reviewed. To write the tables anew after an intended change, run the package's tests
+// with WRITE_TABLES=1 and read the difference.
 package table
 
 import (
@@ -57,7 +57,7 @@ func Check(t testing.TB, name string, lines []string) {
 		"difference", path, len(lines), len(old))
 }
 
-// around returns the part of a line where it differs from another.
+// around returns the part of a line where it differs from the other line.
 func around(line, other string) string {
 	same := 0
 	for same < min(len(line), len(other)) && line[same] == other[same] {

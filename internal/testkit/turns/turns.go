@@ -1,4 +1,5 @@
-// Package turns compares the times of several ways to compute one result on one device, by running them alternately.
+// Package turns compares the times of several methods to compute the same result on one device, by running them
+// alternately.
 package turns
 
 import (
@@ -124,14 +125,14 @@ func (t Bench) Same(what string, a, b []float32, most float64) {
 	}
 }
 
-// Form is one way to compute something.
+// Form is one method to compute a result.
 type Form struct {
 	Name string
 	Run  func() error // enqueues the computation once
 }
 
-// Time runs forms alternately, so that other load of the machine disturbs all forms equally, and returns the median
-// time of each.
+// Time runs forms alternately, so that other load of the machine affects all forms equally, and returns the median time
+// of each.
 func (t Bench) Time(forms ...Form) []time.Duration {
 	t.Helper()
 	times := make([][]time.Duration, len(forms))
@@ -151,7 +152,7 @@ func (t Bench) Time(forms ...Form) []time.Duration {
 	return out
 }
 
-// Once returns the time of a form. On a device with graphs it is the time of a captured pass, as in real steps.
+// Once returns the time of a form. On a device with graphs, it is measured in a captured graph.
 func (t Bench) Once(f Form) time.Duration {
 	t.Helper()
 	run, each := f.Run, 1

@@ -18,15 +18,15 @@ import (
 // values lists the values that are tried in every field.
 var values = []string{"-1", "0", "1", "3", "0.5", "1e10", `""`, `"x"`, "true", `["x"]`, "[1]", `{"a":1}`}
 
-// Object is an object inside a body, and the names of the fields that it may have.
+// Object is a JSON object inside a body, and the names of the fields that it may have.
 type Object struct {
 	Path  []any // keys and indices that lead from the body to the object
 	Names []string
 	More  []string // values that are tried in addition to the usual values
-	Only  []string // values that are tried in place of the usual values
+	Only  []string // values that are tried instead of the usual values
 }
 
-// At returns the object at a path, with the names of the fields that a reader knows.
+// At returns the object at a path, with the names of the fields in known.
 func At[T any](known wire.Fields[T], path ...any) Object {
 	return Object{Path: path, Names: slices.Sorted(maps.Keys(known))}
 }
@@ -128,7 +128,8 @@ func difference(base, got map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// flatten lists the leaves of a value by their paths; zeros are left out; a pointer to a zero is shown as a path.
+// flatten lists the leaves of a value by their paths; zeros are omitted; for a pointer to a zero only the path is
+// listed.
 func flatten(v any) map[string]string {
 	out := map[string]string{}
 	var walk func(path string, v reflect.Value)

@@ -1,8 +1,8 @@
-// Command platforms checks that every package of the module, tests aside, compiles for platforms that tests do not run
-// on, given as GOOS/GOARCH. It type-checks the sources of each platform, with the bodies of the module's own functions,
-// and looks for functions that only an assembly file of another platform defines. That finds what differs between
-// platforms (build constraints, system calls, sizes of int) in a tenth of the time of a compiler, which would first
-// have to compile the standard library for each of them.
+// Command platforms checks that every package of the module, without tests, compiles for platforms on which tests do
+// not run, given as GOOS/GOARCH. It type-checks the sources for each platform, including function bodies of the module,
+// and looks for functions that only an assembly file of another platform defines. This finds errors that depend on the
+// platform (build constraints, system calls, sizes of int) in a tenth of the time of a compiler, which would first
+// compile the standard library for each platform.
 package main
 
 import (
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// source is the go command's description of a package on a platform.
+// source holds fields of the output of go list for a package on a platform.
 type source struct {
 	ImportPath, Dir string
 	GoFiles, SFiles []string
@@ -44,7 +44,7 @@ type source struct {
 	Error           *struct{ Err string }
 }
 
-// check type-checks packages for one platform and returns all errors of the module's own.
+// check type-checks packages for one platform and returns all errors in packages of the module.
 func check(dir, platform string, patterns []string) error {
 	system, arch, ok := strings.Cut(platform, "/")
 	if !ok {
@@ -118,7 +118,7 @@ func (c *checker) check(s *source) {
 				c.fail(err)
 			}
 		}}
-	// The error is the first of the reported errors.
+	// The returned error is ignored: it is the first of the errors that config.Error collects.
 	c.done[s.ImportPath], _ = config.Check(s.ImportPath, c.files, files, nil)
 }
 

@@ -1,4 +1,4 @@
-// Command plots draws the pictures of documents from the tables in them. Above a table stands a comment
+// Command plots draws diagrams of tables in documents. A comment above a table requests a diagram:
 //
 //	<!-- plot FILE: TITLE: X AXIS: Y AXIS -->
 //
@@ -32,13 +32,13 @@ func main() {
 	}
 }
 
-// picture is a drawn table.
+// picture is the diagram of a table.
 type picture struct {
 	file string
 	svg  []byte
 }
 
-// draw draws the tables of a document that have such a comment.
+// draw draws the tables of a document that have a plot comment.
 func draw(document string) (list []picture, err error) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -68,7 +68,7 @@ func draw(document string) (list []picture, err error) {
 	return list, nil
 }
 
-// series reads the lines of a table: its heading, the line below that, and rows.
+// series reads the lines of a table: its heading, the separator line, and rows.
 func series(lines []string) ([]plot.Series, error) {
 	var rows [][]string
 	for _, line := range lines {

@@ -1,6 +1,6 @@
 // Command testrun runs `go test` with each of its arguments, a list of flags and packages separated by spaces, and
 // prints at the end what passed, how many tests were skipped and why. An argument that begins with "+ " runs in
-// parallel with the one before it. Failures are printed as they happen; arguments after one that failed are not run.
+// parallel with the previous one. Failures are printed at once; after a failed argument, no further arguments are run.
 //
 //	go run ./internal/tree/testrun "-timeout 60m ./..." "./engine -args -ranks 2" "+ ./engine -args -ranks 4"
 package main
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// run runs every line and returns the processor time of all, compiling included.
+// run runs go test with every line and returns the total processor time, including compilation.
 func run(s *summary, lines []string) time.Duration {
 	var used time.Duration
 	var mu sync.Mutex
@@ -55,7 +55,7 @@ func run(s *summary, lines []string) time.Duration {
 	return used
 }
 
-// goTest runs one go test and returns its processor time.
+// goTest runs go test once and returns its processor time.
 func goTest(s *summary, args []string) time.Duration {
 	// -C must come first.
 	all := []string{"test", "-json"}

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// event is a line of go test -json.
+// event is a line of the output of go test -json.
 type event struct {
 	Action     string
 	Package    string
@@ -54,7 +54,7 @@ func (s *summary) read(from io.Reader) (failed bool) {
 	}
 }
 
-// take processes an event and reports whether it is a failure.
+// take processes an event and reports whether it is the failure of a test, a package or a build.
 func (s *summary) take(e event, printed map[event]*strings.Builder) (failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,14 +107,14 @@ func (s *summary) take(e event, printed map[event]*strings.Builder) (failed bool
 	return false
 }
 
-// print prints text that is not an event.
+// print prints output of go test that is not an event.
 func (s *summary) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fmt.Fprint(s.out, text)
 }
 
-// fails reports whether something has failed.
+// fails reports whether any test, package, build or run has failed.
 func (s *summary) fails() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Command width fails if a hand-written line of the tree is longer than 120 columns. A tab counts as four columns.
-// It does not check generated files, testdata, tables and code blocks of Markdown, and long lines inside a raw string
-// of Go, because a line break would change them.
+// Command width exits with status 1 if a hand-written line of the tree is longer than 120 columns. A tab counts as four
+// columns. It does not check generated files, testdata, tables and code blocks of Markdown, and long lines inside a raw
+// string of Go, because a line break would change them.
 package main
 
 import (
@@ -59,7 +59,7 @@ func listFiles() ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), nil
 }
 
-// checked reports whether a path is a kind of file that people write line by line.
+// checked reports whether the width of the lines of a file is checked, by its path.
 func checked(name string) bool {
 	if strings.Contains("/"+filepath.ToSlash(name), "/testdata/") {
 		return false
@@ -100,7 +100,6 @@ func longLines(name string, text []byte) []longLine {
 	return list
 }
 
-// columns returns the width of a line.
 func columns(line []byte) int {
 	n := 0
 	for _, r := range string(line) {

@@ -1,6 +1,6 @@
-// Command collector is OpenTelemetry's collector with the parts that `make collector` needs: a receiver of OTLP over
-// HTTP, an exporter that forwards spans as JSON, and a configuration from the command line. It is a separate module, so
-// that the product does not depend on its modules.
+// Command collector is an OpenTelemetry collector for `make collector`: it receives OTLP over HTTP, and exports spans
+// as JSON. Its configuration is on the command line. It is a separate module, so that the product does not depend on
+// OpenTelemetry's collector.
 package main
 
 import (

@@ -10,17 +10,17 @@ import (
 	"sparrow/chat"
 )
 
-// agent is a coding agent.
+// agent is a coding agent that is tested as a client.
 type agent struct {
-	name    string // name of the agent's folder in this package
-	program string // path of the program below node_modules; PLATFORM stands for the machine's platform
-	offers  string // text that is in every prompt that offers the agent's tools
+	name    string // folder of the agent in this package
+	program string // path of the program below node_modules; PLATFORM is replaced by the machine's platform
+	offers  string // text that every prompt with the agent's tools contains
 	tools   tools
-	// setup writes the agent's configuration files into its home, and returns arguments and environment.
+	// setup writes the agent's configuration to its home folder, and returns arguments and environment variables.
 	setup func(home, url string) (args, env []string, err error)
 }
 
-// platform returns the machine's name in packages.
+// platform returns the machine's platform as npm packages name it.
 func platform() string {
 	arch := runtime.GOARCH
 	if arch == "amd64" {

@@ -1,10 +1,10 @@
-// Command agents runs coding agents, installed from their packages, on a small task with a server whose model follows a
-// script (internal/sim/script): read two files, edit one, run a test, correct the edit, test again, finish.
+// Command agents tests coding agents as clients of a server whose model generates scripted replies
+// (internal/sim/script). The task is to read two files, edit one, run a test, correct the edit, test again, and finish.
 //
 // Each agent runs once in each of several chat formats, without a terminal and without a network. Each of its streaming
-// requests is also answered without streaming. Agents are installed once, pinned, below a cache folder: the user's, or
-// the one that SPARROW_CLIENTS names. An agent that cannot be installed is skipped with a line. The exit status is 1 if
-// an agent failed, and 0 otherwise. Arguments name agents; without any, all run.
+// requests is repeated without streaming. Agents are installed once, with pinned versions, in the user's cache folder
+// or in the folder SPARROW_CLIENTS. An agent that cannot be installed is skipped with a message. The exit status is 1
+// if an agent failed. Arguments are names of agents; without any, all run.
 package main
 
 import (
@@ -33,18 +33,18 @@ import (
 	"sparrow/server"
 )
 
-// files holds npm's package files of the agents, one folder each.
+// files holds the npm package files of each agent, in one folder per agent.
 //
 //go:embed */package.json */package-lock.json
 var files embed.FS
 
-// Timeouts of started programs.
+// Maximum times of started programs.
 const (
 	installTime = 10 * time.Minute
-	taskTime    = 10 * time.Minute // long enough for a machine that others also use
+	taskTime    = 10 * time.Minute // long enough for a machine with other load
 )
 
-// contextTokens is the longest conversation: agents begin with tens of thousands of tokens.
+// contextTokens is the context length; prompts of agents have tens of thousands of tokens.
 const contextTokens = 1 << 18
 
 // formats lists the chat formats that the agents are tested with.
@@ -97,7 +97,7 @@ func run(ctx context.Context, only []string) (failed int, err error) {
 	return failed, nil
 }
 
-// install returns the agent's program.
+// install installs the agent and returns the path of its program.
 func (a *agent) install(ctx context.Context, home string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
@@ -120,7 +120,7 @@ func (a *agent) install(ctx context.Context, home string) (string, error) {
 	return program, nil
 }
 
-// carryOut runs an agent on the task, in a format, and checks its result.
+// carryOut runs an agent on the task with one chat format, and checks the result.
 func carryOut(ctx context.Context, a *agent, program, format string) (err error) {
 	work, err := os.MkdirTemp("", "sparrow-agent-")
 	if err != nil {
@@ -163,8 +163,8 @@ func carryOut(ctx context.Context, a *agent, program, format string) (err error)
 	return s.unharmed(len(a.steps(repository)))
 }
 
-// environment returns an agent's environment: without keys, and with a proxy that does not exist, so that nothing is
-// downloaded.
+// environment returns the environment variables of an agent: no keys, and a proxy that does not exist, so that it has
+// no network.
 func environment(work string) []string {
 	env := []string{"HOME=" + work, "HTTPS_PROXY=http://127.0.0.1:9", "HTTP_PROXY=http://127.0.0.1:9",
 		"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
@@ -188,7 +188,7 @@ type served struct {
 	mu       sync.Mutex
 	requests []string // method, path and status of each request
 	answered int      // number of requests with tools and status 200
-	wrong    []error  // errors of requests that were repeated without streaming
+	wrong    []error  // errors of the repeated requests
 }
 
 func serve(ctx context.Context, e *sparrow.Engine, reply script.Reply) (*served, error) {
@@ -211,15 +211,15 @@ func serve(ctx context.Context, e *sparrow.Engine, reply script.Reply) (*served,
 	return s, nil
 }
 
-// watch records every request, and also sends each streaming request without streaming, because agents only send
-// streaming requests.
+// watch returns a handler that records every request, and repeats streaming requests without streaming, because agents
+// send only streaming requests.
 func (s *served) watch(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client has disconnected
 		}
-		err = s.whole(h, r.Clone(r.Context()), body) // first, because an agent may exit after its answer
+		err = s.whole(h, r.Clone(r.Context()), body) // before the streaming request, after which the agent may exit
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		n := &noted{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(n, r)
@@ -235,7 +235,7 @@ func (s *served) watch(h http.Handler) http.Handler {
 	})
 }
 
-// whole sends the request of a body without streaming, and checks that the answer contains the reply of the script.
+// whole repeats a request without streaming, and checks that the answer is the scripted reply.
 func (s *served) whole(h http.Handler, r *http.Request, body []byte) error {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil || string(fields["stream"]) != "true" {
@@ -266,7 +266,7 @@ func (s *served) whole(h http.Handler, r *http.Request, body []byte) error {
 	return nil
 }
 
-// noted stores the status.
+// noted is a ResponseWriter that stores the status.
 type noted struct {
 	http.ResponseWriter
 	status int
@@ -278,7 +278,7 @@ func (n *noted) WriteHeader(status int) {
 	n.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController reach flushing and deadlines.
+// Unwrap makes http.ResponseController work with the wrapped writer.
 func (n *noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 
 func (s *served) seen() []string {
@@ -287,7 +287,7 @@ func (s *served) seen() []string {
 	return slices.Clone(s.requests)
 }
 
-// unharmed checks that every POST was answered, and that there was at least one for each step of the script.
+// unharmed checks that every POST succeeded, and that there was at least one per step of the script.
 func (s *served) unharmed(steps int) error {
 	for _, line := range s.seen() {
 		if strings.HasPrefix(line, http.MethodPost) && !strings.HasSuffix(line, " 200") {

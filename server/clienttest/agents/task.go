@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/sim/script"
 )
 
-// The task: a script that adds two numbers has the wrong sign.
+// The task: a script that adds two numbers has a wrong sign.
 const (
 	task     = "Correct add.sh so that test.sh passes."
 	finished = "Finished: the test passes."
@@ -22,7 +22,7 @@ const (
 	test     = "if [ \"$(sh add.sh 2 3)\" = 5 ]; then echo passed; else echo failed; exit 1; fi\n"
 )
 
-// scratch makes a repository with the task in it.
+// scratch creates a git repository with the task.
 func scratch(ctx context.Context, work string) (string, error) {
 	dir := filepath.Join(work, "repository")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -44,7 +44,7 @@ func scratch(ctx context.Context, work string) (string, error) {
 	return dir, nil
 }
 
-// solved checks the files that an agent left.
+// solved checks the files after the agent has ended.
 func solved(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "add.sh"))
 	if err != nil {
@@ -56,14 +56,14 @@ func solved(dir string) error {
 	return nil
 }
 
-// tools holds the calls with which an agent reads, edits and runs.
+// tools holds functions that return an agent's calls for reading, editing and running.
 type tools struct {
 	read func(path string) chat.Call
 	edit func(path, old, text string) chat.Call
 	run  func(command string) chat.Call
 }
 
-// call returns a call with arguments in the order of pairs.
+// call returns a call whose arguments are name-value pairs.
 func call(name string, pairs ...string) chat.Call {
 	var b strings.Builder
 	for i := 0; i < len(pairs); i += 2 {
@@ -76,7 +76,7 @@ func call(name string, pairs ...string) chat.Call {
 	return chat.Call{Name: name, Arguments: "{" + strings.TrimPrefix(b.String(), ", ") + "}"}
 }
 
-// steps returns the replies of the model to the steps of the task.
+// steps returns the scripted replies of the model.
 func (a *agent) steps(dir string) []chat.Message {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	t := &a.tools
@@ -90,11 +90,11 @@ func (a *agent) steps(dir string) []chat.Message {
 	}
 }
 
-// marker returns a mark in the text of a step, so that the next prompt shows which steps were played.
+// marker returns a text in the reply of a step, by which later prompts show how far the script has got.
 func marker(step int) string { return fmt.Sprintf("Now comes part %d.", step) }
 
-// reply plays the step after the last step that a prompt contains. A prompt without the agent's tools is an auxiliary
-// request, such as for a title.
+// reply returns a script that answers with the step after the last one in the prompt. Prompts without the agent's tools
+// are auxiliary requests, for example for a title, and get a fixed reply.
 func (a *agent) reply(dir string) script.Reply {
 	steps := a.steps(dir)
 	for i := range steps[:len(steps)-1] {

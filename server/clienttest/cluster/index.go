@@ -19,13 +19,13 @@ import (
 	"sparrow/internal/process"
 )
 
-// pageTokens and pages are the size of the cache that is indexed.
+// pageTokens is the tokens per page and pages the number of pages of the indexed cache.
 const (
 	pageTokens = 16
 	pages      = 300
 )
 
-// index checks that Dynamo's index of cached prefixes returns what the cache itself would match, after random stores,
+// index checks that Dynamo's index of cached prefixes returns the same matches as the cache, after random stores,
 // evictions and clears, lost frames, new connections, a new index and a new server.
 func (s *stage) index(ctx context.Context) error {
 	x := &indexed{stage: s, ctx: ctx, random: rand.New(rand.NewPCG(26, 2))}
@@ -41,9 +41,9 @@ func (s *stage) index(ctx context.Context) error {
 		}
 		switch round % 5 {
 		case 1:
-			x.line.lose(40) // frames that never arrive
+			x.line.lose(40) // frames that are lost
 		case 2:
-			x.line.cut() // the connection breaks; the index connects again
+			x.line.cut() // the index reconnects
 		case 3:
 			if round == 13 {
 				err = errors.Join(err, x.newIndexer())
@@ -70,7 +70,7 @@ func (s *stage) index(ctx context.Context) error {
 	return nil
 }
 
-// tiers checks that the index also has the pages that a server evicted from the device to host memory.
+// tiers checks that the index also contains pages that the server has evicted to host memory.
 func (s *stage) tiers(ctx context.Context) error {
 	events, err := freePort()
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *stage) tiers(ctx context.Context) error {
 			return err
 		}
 	}
-	time.Sleep(time.Second) // pages are copied and reported while requests run
+	time.Sleep(time.Second) // pages are copied and published asynchronously
 	found := ""
 	for i := range prompts {
 		var rendered []struct {
@@ -138,7 +138,7 @@ func (s *stage) tiers(ctx context.Context) error {
 	return nil
 }
 
-// indexed is a cache, its publisher, and an index that follows it through a faulty connection.
+// indexed holds a cache, its publisher, and an index that is connected to it through a faulty line.
 type indexed struct {
 	*stage
 	ctx    context.Context
@@ -200,7 +200,7 @@ func (x *indexed) close() {
 	}
 }
 
-// newCache makes an empty cache with a publisher, at the address of the previous one.
+// newCache creates an empty cache, and a publisher at the address of the previous one.
 func (x *indexed) newCache() (err error) {
 	c := event.Config{Endpoint: "tcp://127.0.0.1:0"}
 	if x.publisher != nil {
@@ -215,7 +215,7 @@ func (x *indexed) newCache() (err error) {
 	return err
 }
 
-// newServer simulates a server that restarts at the same address: its cache is empty.
+// newServer simulates a server that restarts at the same address with an empty cache.
 func (x *indexed) newServer() error {
 	if err := x.publisher.Close(); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (x *indexed) newServer() error {
 	return x.newCache()
 }
 
-// newIndexer starts an empty index in place of the previous one.
+// newIndexer replaces the index by an empty one.
 func (x *indexed) newIndexer() error {
 	if x.indexer != nil {
 		x.indexer.Kill()
@@ -256,7 +256,7 @@ func (x *indexed) register(page int, events, replay string) error {
 
 var salts = []string{"", "", "acme"}
 
-// prompt returns one of few prompts, so that many share a prefix.
+// prompt returns a random prompt; many of them have a common prefix.
 func (x *indexed) prompt() []int32 {
 	n := 1 + x.random.IntN(10*pageTokens)
 	kind := int32(x.random.IntN(12))
@@ -270,7 +270,7 @@ func (x *indexed) prompt() []int32 {
 	return prompt
 }
 
-// step stores a prompt, which evicts others, or empties the cache.
+// step stores a random prompt, which evicts others, or clears the cache.
 func (x *indexed) step() {
 	if x.random.IntN(400) == 0 {
 		x.pool.Reset()
@@ -294,14 +294,15 @@ func (x *indexed) step() {
 	x.evicted += int(x.pool.Stats().Evictions - before)
 }
 
-// compare queries the index about prompts until it agrees with the cache on all of them, or a limit is reached.
+// compare queries the index for prompts until it agrees with the cache for all of them, at most a fixed number of
+// times.
 func (x *indexed) compare() error {
 	var err error
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = x.agree(100); err == nil {
 			return nil
 		}
-		// An index that has missed the last frames of the stream detects that with the next batch.
+		// An index that has missed the last frames detects this with the next batch.
 		x.step()
 	}
 	return err
@@ -310,7 +311,7 @@ func (x *indexed) compare() error {
 func (x *indexed) agree(prompts int) error {
 	for range prompts {
 		prompt, salt := x.prompt(), salts[x.random.IntN(len(salts))]
-		// The cache always computes the last token; the index does not take this into account.
+		// The cache never matches the last token of a prompt, so one is added; the index matches all tokens.
 		m, err := x.pool.Peek(append(prompt, 0), kv.OpenOptions{Salt: []byte(salt)})
 		if err != nil {
 			return err

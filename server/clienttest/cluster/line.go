@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// line forwards bytes between an index and a publisher, and fails on demand.
+// line forwards bytes between an index and a publisher, with injected faults.
 type line struct {
 	listener net.Listener
 	target   string
 
 	mu   sync.Mutex
 	open map[net.Conn]bool
-	skip int // messages to drop
+	skip int // number of messages to drop
 	lost int
 	cuts int
 }
@@ -51,7 +51,7 @@ func (n *line) accept() {
 	}
 }
 
-// pass copies until either side closes, then closes both.
+// pass runs work until either connection closes, and then closes both.
 func (n *line) pass(a, b net.Conn, work func() error) {
 	work() // an error ends the connection
 	n.mu.Lock()
@@ -62,7 +62,7 @@ func (n *line) pass(a, b net.Conn, work func() error) {
 	}
 }
 
-// messages copies the publisher's greeting, then whole messages, except those that are to be lost.
+// messages forwards the publisher's greeting, and then messages, except those that are to be dropped.
 func (n *line) messages(to io.Writer, from io.Reader) error {
 	in := bufio.NewReader(from)
 	if _, err := io.CopyN(to, in, 64); err != nil {
@@ -110,14 +110,14 @@ func (n *line) loses() bool {
 	return true
 }
 
-// lose drops the given number of the next messages.
+// lose drops the next messages.
 func (n *line) lose(messages int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.skip = messages
 }
 
-// cut ends every connection.
+// cut closes every connection.
 func (n *line) cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,10 +1,10 @@
-// Command cluster runs servers of the built-in model behind common routers, pinned, and prints a line for each property
-// that must hold: prefixes are found again, load is even, a worker that ends loses only its own streams, a worker that
-// drains loses none, an index of cached prefixes matches the cache, and a simulation predicts the load.
+// Command cluster tests servers of the built-in model behind common routers of pinned versions, and prints a line for
+// each property: cached prefixes are reused, load is balanced, a killed worker loses only its own streams, a draining
+// worker loses none, an index of cached prefixes matches the cache, and a simulation predicts the load.
 //
-// Routers are installed once, like the clients of server/clienttest/matrix. If they cannot be installed, one line
-// reports that. Arguments name the parts to run: manifests, index, tiers, prefixes, balance, accidents, others,
-// planning. The exit status is 1 if something failed, and 0 otherwise.
+// Routers are installed once, like the clients of server/clienttest/matrix. If that fails, one line reports it.
+// Arguments are names of parts to run: manifests, index, tiers, prefixes, balance, accidents, others, planning. The
+// exit status is 1 if a check failed.
 package main
 
 import (
@@ -20,17 +20,17 @@ import (
 	"sparrow/internal/process"
 )
 
-// lock lists the routers and their dependencies.
+// lock is a pip requirements file with pinned versions of the routers and their dependencies.
 //
 //go:embed lock.txt
 var lock []byte
 
-// hashes computes block hashes as Dynamo's router does.
+// hashes is a program that computes block hashes as Dynamo's router does.
 //
 //go:embed hashes.py
 var hashes []byte
 
-// Timeouts of waits.
+// Maximum times.
 const (
 	installTime = 10 * time.Minute
 	startTime   = time.Minute
@@ -51,11 +51,11 @@ func main() {
 	}
 }
 
-// stage holds everything that the parts share.
+// stage holds what all parts share.
 type stage struct {
 	python  process.Program
 	sparrow process.Program
-	work    string // folder for logs
+	work    string // folder with log files
 	failed  int
 }
 
@@ -107,7 +107,7 @@ func run(ctx context.Context) (failed bool, err error) {
 	return s.failed > 0, nil
 }
 
-// check prints one result.
+// check prints the result of one check.
 func (s *stage) check(what, figure string, err error) {
 	if err != nil {
 		s.failed++

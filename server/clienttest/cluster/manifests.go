@@ -16,15 +16,15 @@ import (
 //go:embed manifests.py
 var checkManifests []byte
 
-// definitions lists the modules with the custom resources of deploy/kubernetes, and their folders.
+// definitions lists Go modules that contain the custom resources used in deploy/kubernetes, with the folders inside
+// them.
 var definitions = []struct{ module, folder string }{
 	{"sigs.k8s.io/gateway-api-inference-extension@v1.5.0", "config/crd/bases"},
 	{"sigs.k8s.io/gateway-api@v1.4.0", "config/crd/standard"},
 	{"github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd"},
 }
 
-// manifests checks that the objects of deploy/kubernetes follow the schemas of Kubernetes and of the custom resources
-// that they use.
+// manifests validates the objects in deploy/kubernetes against the schemas of Kubernetes and of the custom resources.
 func (s *stage) manifests(ctx context.Context) error {
 	script := filepath.Join(s.work, "manifests.py")
 	if err := os.WriteFile(script, checkManifests, 0o644); err != nil {
@@ -55,7 +55,7 @@ func (s *stage) manifests(ctx context.Context) error {
 	return nil
 }
 
-// download downloads a Go module and returns its folder. It does not need to run inside a module.
+// download downloads a Go module and returns its folder. work is a folder outside any module.
 func download(ctx context.Context, work, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir = work

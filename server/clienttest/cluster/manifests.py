@@ -1,6 +1,6 @@
-"""Checks manifests: files FILE... are those of kinds that Kubernetes has, or that the definitions --crd DIR... bring.
+"""Validates manifests: FILE... against the schemas of Kubernetes and of the custom resources in --crd DIR...
 
-Unknown members are errors, as a strict API server would have it.
+Unknown members are errors, as in strict API servers.
 """
 import argparse
 import json
@@ -12,7 +12,7 @@ import yaml
 
 
 def strict(schema):
-    """Refuses members that the schema does not name."""
+    """Makes every member that the schema does not list an error."""
     if isinstance(schema, dict):
         if "properties" in schema and "additionalProperties" not in schema and not schema.get(
                 "x-kubernetes-preserve-unknown-fields"):
@@ -25,12 +25,12 @@ def strict(schema):
     return schema
 
 
-# An equals sign is a type of its own in YAML 1.1, and a word in these files.
+# In YAML 1.1 an equals sign is a separate type; in these files it is a string.
 yaml.SafeLoader.add_constructor("tag:yaml.org,2002:value", lambda loader, node: node.value)
 
 
 def definitions(folders, kinds):
-    """Schemas of custom resources by group, version and kind; files are named after what they define."""
+    """Returns the schemas of custom resources by group, version and kind, from files in the folders."""
     found = {}
     for folder in folders:
         for path in pathlib.Path(folder).glob("*.yaml"):
@@ -64,7 +64,7 @@ def main():
             else:
                 kubernetes_validate.validate(doc, "1.37", strict=True)
                 counts["built in"] += 1
-        except Exception as e:  # both libraries have errors of their own
+        except Exception as e:  # the two libraries have different exceptions
             raise SystemExit(f"{name}: {what} {doc['metadata']['name']}: {e}")
     print(json.dumps(counts))
 

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// prefixes checks that with routing by prefix the share of cached tokens is nearly that of a single server with all the
-// load, and that it is low with round robin.
+// prefixes checks that with prefix-aware routing the share of cached tokens is nearly that of a single server, and that
+// it is low with round robin.
 func (s *stage) prefixes(ctx context.Context) error {
-	const conversations, turns = 8, 4 // 8 mod 3 is 2, so with round robin a conversation changes its server every turn
+	const conversations, turns = 8, 4 // 8 mod 3 is 2, so turns go to different servers
 	alone, err := s.worker(ctx, "alone")
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *stage) prefixes(ctx context.Context) error {
 	return nil
 }
 
-// balance checks that 24 concurrent conversations keep three servers equally busy.
+// balance checks that 24 concurrent conversations are distributed evenly over three servers.
 func (s *stage) balance(ctx context.Context) error {
 	workers, err := s.three(ctx, "balance")
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *stage) balance(ctx context.Context) error {
 	return nil
 }
 
-// talkAtOnce runs conversations in parallel.
+// talkAtOnce runs conversations concurrently.
 func talkAtOnce(ctx context.Context, url string, first uint64, conversations, turns int) (err error) {
 	failed := make(chan error, conversations)
 	for i := range conversations {
@@ -98,8 +98,8 @@ func talkAtOnce(ctx context.Context, url string, first uint64, conversations, tu
 	return err
 }
 
-// accidents checks that a killed worker loses only its own streams, that a worker that drains loses none, and that both
-// are used again.
+// accidents checks that a killed worker loses only its own streams, that a draining worker loses none, and that both
+// are used again after a restart.
 func (s *stage) accidents(ctx context.Context) error {
 	workers, err := s.three(ctx, "accidents")
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *stage) accidents(ctx context.Context) error {
 	const long = 800 // tokens of an answer
 	victim := workers[1]
 
-	// A killed worker loses its own streams and no others. All answers have begun, so no stream can be sent to another
-	// worker.
+	// A killed worker loses its own streams and no others. All answers have begun, so that no stream is retried
+	// elsewhere.
 	all := startStreams(ctx, r.url, 1000, 12, long)
 	all.begun.Wait()
 	running, err := counts(ctx, workers, 12)
@@ -128,11 +128,11 @@ func (s *stage) accidents(ctx context.Context) error {
 	s.check("SMG: a worker killed with -9 costs only its own streams", figure,
 		want(lost == running[1] && lost > 0, "%s: %v", figure, why))
 
-	// Later requests go to the other workers.
+	// Later requests must go to the other workers.
 	lost, why = broken(startStreams(ctx, r.url, 2000, 9, 30).wait())
 	s.check("SMG: requests after it are answered", "9 of 9", want(lost == 0, "%d of 9 failed: %v", lost, why))
 
-	// The worker is started again.
+	// Start the worker again.
 	if err := s.restart(ctx, victim, "accidents-worker-1-again"); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	s.check("SMG: a restarted worker is used again", "", s.used(ctx, r.url, victim, 3000))
 	fmt.Printf("      %-62s %v\n", "after", time.Since(begun).Round(100*time.Millisecond))
 
-	// Draining: running requests end normally, and new ones go to other workers.
+	// Draining: running requests must complete, and new ones must go to other workers.
 	all = startStreams(ctx, r.url, 4000, 12, long)
 	all.begun.Wait()
 	if running, err = counts(ctx, workers, 12); err != nil {
@@ -160,7 +160,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	return nil
 }
 
-// counts returns the number of streams that run on each worker; their sum must be n.
+// counts returns the number of running streams on each worker, once their sum is n.
 func counts(ctx context.Context, workers []*worker, n int) (running []int, err error) {
 	sum := 0
 	for _, w := range workers {
@@ -173,7 +173,7 @@ func counts(ctx context.Context, workers []*worker, n int) (running []int, err e
 	return running, want(sum == n, "%v streams run, want %d", running, n)
 }
 
-// used sends new conversations until a worker has received one.
+// used starts new conversations until a worker has received a request.
 func (s *stage) used(ctx context.Context, url string, w *worker, first uint64) error {
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); first += 6 {
 		if _, err := broken(startStreams(ctx, url, first, 6, 10).wait()); err != nil {

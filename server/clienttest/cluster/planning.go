@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/sim/fleet"
 )
 
-// planning checks that a simulation with costs measured here predicts the load of three servers.
+// planning checks that a simulation with measured costs predicts the load of three servers.
 func (s *stage) planning(ctx context.Context) error {
 	trace := filepath.Join(s.work, "trace.jsonl")
 	lines, err := s.simulate(ctx, "trace", "--sessions", "54", "--rate", "9", "--turns", "5", "--system-tokens", "500",
@@ -36,7 +36,7 @@ func (s *stage) planning(ctx context.Context) error {
 		for _, w := range workers {
 			servers = append(servers, "--server", w.URL)
 		}
-		if costs == nil { // the caches contain none of these prompts, because the tokens are different
+		if costs == nil { // the tokens are different, so none of these prompts is cached
 			line, err := s.simulate(ctx, append([]string{"costs", "--prompt-tokens", "300"}, servers...)...)
 			if err != nil {
 				endAll(workers)
@@ -65,7 +65,7 @@ func (s *stage) planning(ctx context.Context) error {
 	return nil
 }
 
-// simulate runs the program of that name and returns its output.
+// simulate runs cmd/simulate and returns its output.
 func (s *stage) simulate(ctx context.Context, args ...string) ([]byte, error) {
 	out, err := exec.CommandContext(ctx, "go", append([]string{"run", "sparrow/cmd/simulate"}, args...)...).Output()
 	var failed *exec.ExitError
@@ -75,8 +75,7 @@ func (s *stage) simulate(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// mean averages simulations with several seeds, because the order of simultaneous requests decides which server handles
-// them.
+// mean averages simulations with several seeds, because simultaneous requests may be routed in any order.
 func (s *stage) mean(ctx context.Context, args []string) (m fleet.Report, err error) {
 	const seeds = 5
 	for seed := range seeds {

@@ -17,12 +17,11 @@ import (
 	"sparrow/internal/process"
 )
 
-// client keeps no connections open: a request to a server that restarts on the same port must not use a connection to
-// the previous process.
+// client does not reuse connections, because a restarted server has the same port as the previous process.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// freePort returns a port on which nothing listens. It is below the ports that Linux uses for outgoing connections, one
-// of which could be taken before its server listens.
+// freePort returns a port on which nothing listens. It is below the ports for outgoing connections of Linux, one of
+// which could take it before the server listens.
 func freePort() (port int, err error) {
 	for range 100 {
 		port = 20000 + rand.IntN(12000)
@@ -58,7 +57,7 @@ func (s *stage) restart(ctx context.Context, w *worker, name string) (err error)
 	return err
 }
 
-// three starts the workers of most parts.
+// three starts the three workers that most parts need.
 func (s *stage) three(ctx context.Context, part string) ([]*worker, error) {
 	var list []*worker
 	for i := range 3 {
@@ -88,13 +87,13 @@ func (w *worker) metric(ctx context.Context, name string) (float64, error) {
 	return n, want(ok, "%s has no metric %s", w.Name, name)
 }
 
-// router is the server that clients connect to.
+// router is a router process.
 type router struct {
 	*process.Process
 	url string
 }
 
-// router starts a Python router in front of workers.
+// router starts a Python module as a router for workers.
 func (s *stage) router(ctx context.Context, name, module string, workers []*worker, more ...string) (*router, error) {
 	port, err := freePort()
 	if err != nil {
@@ -120,8 +119,8 @@ func (s *stage) router(ctx context.Context, name, module string, workers []*work
 	return r, nil
 }
 
-// smg starts SMG with the settings in docs/cluster.md. It waits until all workers have reported their load, which
-// takes a second: until then SMG prefers the workers that have reported it.
+// smg starts SMG with the settings in docs/cluster.md. It waits about a second until all workers have reported their
+// load, because SMG prefers workers that have reported it.
 func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker) (*router, error) {
 	r, err := s.router(ctx, name, "smg.launch_router", workers, "--policy", policy, "--health-check-endpoint", "/ready",
 		"--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--health-success-threshold", "1",
@@ -137,7 +136,7 @@ func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker)
 	return r, nil
 }
 
-// hears waits until the router has received the load of the given number of workers.
+// hears waits until the router knows the load of the given number of workers.
 func (r *router) hears(ctx context.Context, workers int) error {
 	heard := map[string]bool{}
 	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -156,7 +155,7 @@ func (r *router) hears(ctx context.Context, workers int) error {
 	return fmt.Errorf("%s has the load of %d workers after %v, want %d", r.Name, len(heard), startTime, workers)
 }
 
-// get sends GET to a URL and decodes the response.
+// get sends a GET request and decodes the response.
 func get(ctx context.Context, url string, answer any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -165,7 +164,7 @@ func get(ctx context.Context, url string, answer any) error {
 	return read(r, answer)
 }
 
-// post sends a body and decodes the response.
+// post sends a POST request and decodes the response.
 func post(ctx context.Context, url string, body, answer any) error {
 	r, err := newPost(ctx, url, body)
 	if err != nil {
@@ -186,8 +185,7 @@ func newPost(ctx context.Context, url string, body any) (*http.Request, error) {
 	return r, err
 }
 
-// send sends a request and returns the response, whose body the caller closes. Indexers respond with any status below
-// 300.
+// send sends a request and returns the response, whose body the caller closes. Statuses below 300 are success.
 func send(r *http.Request) (*http.Response, error) {
 	res, err := client.Do(r)
 	if err != nil || res.StatusCode < 300 {

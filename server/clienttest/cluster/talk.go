@@ -17,14 +17,14 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// conversation is a document and questions about it, one per turn.
+// conversation holds a document and questions about it, one per turn.
 type conversation struct {
 	messages []message
 	random   *rand.Rand
 	turns    int
 }
 
-// words that documents are made of.
+// words of the documents.
 var words = strings.Fields("the garden has a long wall and two gates near the old river where boats wait for rain in " +
 	"autumn while birds carry seeds over seven fields of barley to a quiet town with narrow streets and one bridge")
 
@@ -50,7 +50,7 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// say asks the next question and stores the answer.
+// say sends the next question and appends the answer.
 func (c *conversation) say(ctx context.Context, url string) (usage, error) {
 	if c.turns > 0 {
 		c.messages = append(c.messages, message{"user", text(c.random, 25)})
@@ -72,7 +72,7 @@ func (c *conversation) say(ctx context.Context, url string) (usage, error) {
 	return got.Usage, nil
 }
 
-// hits runs conversations in rounds, one question after the other, and sums the cached tokens.
+// hits runs conversations turn by turn, and returns the sum of cached tokens.
 func hits(ctx context.Context, url string, conversations, turns int) (cached int, err error) {
 	var list []*conversation
 	for i := range conversations {
@@ -90,8 +90,8 @@ func hits(ctx context.Context, url string, conversations, turns int) (cached int
 	return cached, nil
 }
 
-// stream requests a long answer and reads it to its end. The answer is complete when the usage and [DONE] have arrived.
-// begun is called for every piece of the answer.
+// stream requests a long answer and reads it. The answer is complete if usage and [DONE] were received. begun is called
+// for every piece of the answer.
 func stream(ctx context.Context, url string, seed uint64, tokens int, begun func()) error {
 	r, err := newPost(ctx, url+"/v1/chat/completions", map[string]any{"model": model,
 		"messages": newConversation(seed).messages, "max_tokens": tokens, "ignore_eos": true, "temperature": 0,
@@ -150,7 +150,7 @@ func stream(ctx context.Context, url string, seed uint64, tokens int, begun func
 // streams is a set of concurrent streams.
 type streams struct {
 	begun, ended sync.WaitGroup
-	errs         []error // error of each stream; nil if the stream was complete
+	errs         []error // [streams] error, or nil if the answer was complete
 }
 
 func startStreams(ctx context.Context, url string, first uint64, n, tokens int) *streams {
@@ -166,13 +166,13 @@ func startStreams(ctx context.Context, url string, first uint64, n, tokens int) 
 	return s
 }
 
-// wait returns the errors of all streams once they have ended.
+// wait waits for all streams and returns their errors.
 func (s *streams) wait() []error {
 	s.ended.Wait()
 	return s.errs
 }
 
-// broken counts and joins errors.
+// broken returns the number of errors that are not nil, and joins them.
 func broken(errs []error) (n int, err error) {
 	for _, e := range errs {
 		if e != nil {

@@ -1,10 +1,10 @@
-"""Clients that follow the latest openai package."""
+"""Clients that need the latest version of the package openai."""
 
 import json
 
 import ollama
 import openai
-import messages  # noqa: F401 (its cases)
+import messages  # noqa: F401 (registers its cases)
 
 from harness import (ANSWER, CITY, KEY, MODEL, QUESTION, RESULT, SCHEMA, SPOKEN, URL, V1, WEATHER, Item, case,
                      check_json, run, want)

@@ -1,4 +1,4 @@
-"""What the suites share: cases that print one line of JSON each, and what is asked of the model inside the binary."""
+"""Shared by the suites: cases, whose results are one line of JSON each, and questions for the built-in model."""
 
 import inspect
 import json
@@ -12,7 +12,7 @@ URL, MODEL = sys.argv[1:3]
 V1 = URL + "/v1"
 KEY = "unused"
 
-# A question of the kind the model was trained on, and words of its answer.
+# A question that the built-in model can answer, and words of the answer.
 QUESTION, ANSWER = "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars does Bella pay?", "6"
 WEATHER = "What is the weather in Paris?"
 RESULT, SPOKEN = '{"result": "42"}', "42"
@@ -32,7 +32,7 @@ class Item(BaseModel):
     count: int
 
 
-# Result lines go to the original standard output; clients' own output goes to standard error.
+# Results go to the original standard output; output of clients goes to standard error.
 _results, sys.stdout = sys.stdout, sys.stderr
 _cases = []
 
@@ -56,7 +56,7 @@ def run():
             result = function()
             if inspect.isawaitable(result):
                 asyncio.run(result)
-        except BaseException as error:  # a failed case must not end the others, whatever it raises
+        except BaseException as error:  # a failed case must not stop the others
             if isinstance(error, KeyboardInterrupt):
                 raise
             line["error"] = "".join(traceback.format_exception_only(error)).strip()
@@ -66,7 +66,7 @@ def run():
 
 
 def want(condition, *what):
-    """An assertion that shows what there was instead."""
+    """Raises an error with the given values unless the condition is true."""
     if not condition:
         raise AssertionError(repr(what))
 

@@ -1,9 +1,9 @@
-// Command matrix runs popular clients against a fresh `sparrow serve` of the built-in model, and prints a line for each
-// client and feature.
+// Command matrix tests popular clients with `sparrow serve` of the built-in model, and prints a line for each client
+// and feature.
 //
-// Clients are installed once, pinned, into virtual environments and a node_modules below a cache folder: the user's, or
-// the one that SPARROW_CLIENTS names. If Python, node or a package registry is not available, a line states which
-// clients were skipped and why. The exit status is 1 if a case failed, and 0 otherwise.
+// Clients are installed once, with pinned versions, into virtual environments and a node_modules in the user's cache
+// folder or in the folder SPARROW_CLIENTS. If Python, node or a package registry is not available, a line lists the
+// skipped clients with the reason. The exit status is 1 if a case failed.
 package main
 
 import (
@@ -26,12 +26,12 @@ import (
 	"sparrow/internal/process"
 )
 
-// files holds the suites and their package lists.
+// files holds the scripts of the suites and their lists of packages.
 //
 //go:embed *.py *.mjs *.txt package.json package-lock.json
 var files embed.FS
 
-// Timeouts of started programs.
+// Maximum times of started programs.
 const (
 	installTime = 10 * time.Minute
 	suiteTime   = 6 * time.Minute
@@ -53,10 +53,10 @@ func main() {
 	}
 }
 
-// suite is a script with its own installation.
+// suite is a script that tests clients, with its own installation of packages.
 type suite struct {
 	name string
-	// install returns the command that runs the script.
+	// install installs the packages and returns the command that runs the script.
 	install func(ctx context.Context, home string) (command []string, err error)
 }
 
@@ -76,7 +76,7 @@ func suites(work string) []suite {
 	return append(list, suite{"clients.mjs", installNode})
 }
 
-// run installs everything at once, then runs one suite after the other.
+// run installs all suites concurrently, then runs one after the other.
 func run(ctx context.Context) (failed bool, err error) {
 	home, err := pinned.Cache()
 	if err != nil {
@@ -132,7 +132,7 @@ func run(ctx context.Context) (failed bool, err error) {
 	return t.failed > 0, nil
 }
 
-// unpack writes the suites to a folder.
+// unpack writes the scripts to a folder.
 func unpack(to string) error {
 	list, err := files.ReadDir(".")
 	if err != nil {
@@ -150,7 +150,7 @@ func unpack(to string) error {
 	return nil
 }
 
-// copyTokenizer makes a folder with only the tokenizer of the built-in model.
+// copyTokenizer creates a folder with the tokenizer of the built-in model.
 func copyTokenizer(from, work string) (string, error) {
 	to := filepath.Join(work, "tokenizer")
 	if err := os.Mkdir(to, 0o755); err != nil {
@@ -198,7 +198,7 @@ func (t *tally) line(client, feature, took string, err error) {
 	fmt.Fprintf(t.out, "ok    %-26s %-34s %s\n", client, feature, took)
 }
 
-// suite runs a script and counts the result lines that it prints. Its other output is shown when it fails.
+// suite runs a script and counts the results that it prints. If it fails, its other output is printed.
 func (t *tally) suite(ctx context.Context, name string, command []string) {
 	ctx, cancel := context.WithTimeout(ctx, suiteTime)
 	defer cancel()
@@ -234,7 +234,7 @@ func (t *tally) suite(ctx context.Context, name string, command []string) {
 	}
 }
 
-// plainEnvironment returns our environment without keys, addresses and proxies for clients.
+// plainEnvironment returns the environment variables for clients: ours without keys, addresses and proxies.
 func plainEnvironment() []string {
 	env := []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "HF_HUB_OFFLINE=1", "OPENAI_AGENTS_DISABLE_TRACING=1"}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TEMP", "LANG", "SYSTEMROOT", "USERPROFILE"} {
@@ -245,7 +245,7 @@ func plainEnvironment() []string {
 	return env
 }
 
-// unharmed reads the server's own counters.
+// unharmed checks by the server's metrics that no request has failed in the server.
 func unharmed(ctx context.Context, s *process.Server) error {
 	counts, err := s.Metrics(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-"""Programs that measure servers: guidellm for load, lm-eval for answers."""
+"""Tests programs that measure servers: guidellm (load) and lm-eval (answers)."""
 
 import json
 import os
@@ -11,13 +11,13 @@ import urllib.request
 from harness import ANSWER, KEY, MODEL, QUESTION, URL, V1, case, run, want
 
 BIN = pathlib.Path(sys.executable).parent
-# A folder with the tokenizer of the model inside the binary, the binary, and the source tree.
+# Folder with the built-in model's tokenizer, path of the program, and root of the source tree.
 TOKENIZER, SPARROW, ROOT = sys.argv[3:6]
 ENV = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OPENAI_API_KEY": KEY}
 
 
 def program(folder, name, *args, **env):
-    """Runs a program of this environment and fails with the end of what it printed."""
+    """Runs a program of this virtual environment. If it fails, the error contains the end of its output."""
     done = subprocess.run([BIN / name, *args], cwd=folder, env=ENV | env, capture_output=True, text=True, timeout=200)
     want(done.returncode == 0, name, done.returncode, done.stdout[-1500:], done.stderr[-1500:])
 
@@ -37,7 +37,7 @@ for path in ("text_completions", "chat_completions"):
             want(all(r["output_tokens"] == 12 for r in requests["successful"]), requests["successful"])
 
 
-# One question of a task of our own: the tasks of the suite fetch their data from a hub.
+# A task with one question, because lm-eval's own tasks download their data.
 TASK = """
 task: lamps
 dataset_path: json
@@ -76,7 +76,7 @@ for kind, path in (("local-completions", "/completions"), ("local-chat-completio
                     want(ANSWER in answers[0], line)
 
 
-# Multiple choice: each choice is scored after its question, and the likeliest is the answer.
+# Multiple choice: each choice is scored after its question, and the most likely one is the answer.
 CHOICES = """
 task: choice
 dataset_path: json
@@ -95,7 +95,7 @@ ITEMS = pathlib.Path(ROOT) / "internal" / "eval" / "testdata" / "choice.jsonl"
 
 
 def post(path, body):
-    """The server's own answer to a request."""
+    """Sends a request without a client and returns the response."""
     headers = {"Content-Type": "application/json", "Authorization": "Bearer " + KEY}
     ask = urllib.request.Request(URL + path, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(ask) as answer:

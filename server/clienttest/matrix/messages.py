@@ -1,4 +1,4 @@
-"""Anthropic's Python client, in whichever version is installed."""
+"""Cases for the installed version of Anthropic's Python client."""
 
 import anthropic
 
@@ -6,7 +6,7 @@ from harness import ANSWER, CITY, KEY, MODEL, QUESTION, RESULT, SCHEMA, SPOKEN, 
 
 CLIENT = "anthropic-python " + anthropic.__version__
 ASK = [{"role": "user", "content": QUESTION}]
-GREEDY = {"temperature": 0}  # later versions have no such parameter
+GREEDY = {"temperature": 0}  # later versions do not have the parameter
 claude = anthropic.Anthropic(base_url=URL, api_key=KEY, max_retries=0)
 TOOL = {"name": "get_weather", "description": "Get the weather of a city.", "input_schema": CITY}
 
@@ -107,4 +107,4 @@ def _():
                 {"type": "text", "text": "Hello", "cache_control": cache}]}]) as s:
         for n, _ in enumerate(s):
             if n > 40:
-                break  # leaves in mid-stream
+                break  # disconnects in the middle of the stream

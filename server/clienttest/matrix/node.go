@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/pinned"
 )
 
-// installNode returns node and the script, installed together with the packages that it pins.
+// installNode installs the packages and returns the command that runs the script with node.
 func installNode(ctx context.Context, home string) ([]string, error) {
 	var texts [3][]byte
 	for i, name := range []string{"package.json", "package-lock.json", "clients.mjs"} {

@@ -1,4 +1,4 @@
-"""Clients that stay behind the latest openai and anthropic packages."""
+"""Clients that need older versions of the packages openai and anthropic."""
 
 import json
 
@@ -35,7 +35,7 @@ for via, args in VIA.items():
         talk, asked = [{"role": "user", "content": WEATHER}], []
         for _turn in range(4):
             message = litellm.completion(messages=talk, tools=[TOOL], **args).choices[0].message
-            talk.append(message.model_dump())  # with every field that litellm adds
+            talk.append(message.model_dump())  # with all fields that litellm adds
             if not message.tool_calls:
                 break
             for call in message.tool_calls:
@@ -201,7 +201,7 @@ for kind in ("chat", "responses", "messages"):
     def _(kind=kind):
         from pydantic_ai import NativeOutput
 
-        # The calls that the tool output of messages needs are demanded; the others are asked in both ways.
+        # Output as a tool call and, except with messages, also as native structured output.
         outputs = [Item] if kind == "messages" else [Item, NativeOutput(Item)]
         for output in outputs:
             got = pydantic_agent(kind, model_settings=SETTINGS, output_type=output).run_sync(QUESTION).output

@@ -11,10 +11,10 @@ func (s *Set) AddBatches(from *batch.Store) { s.registry.MustRegister(batchColle
 
 type batchCollector struct{ from *batch.Store }
 
-// Describe sends nothing, like the engine's collector.
+// Describe sends nothing, as in collector.
 func (c batchCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads the store once.
+// Collect sends the store's metrics.
 func (c batchCollector) Collect(out chan<- prometheus.Metric) {
 	stats := c.from.Stats()
 	write := func(kind prometheus.ValueType, name, help string, v float64, labels ...string) {

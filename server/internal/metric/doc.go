@@ -1,7 +1,6 @@
 // Package metric holds the Prometheus metrics of a server.
 //
-// Latencies and HTTP outcomes are recorded as they are observed. The engine's own counters are read from a snapshot at
-// every scrape, so that the values of one scrape are consistent. The output is Prometheus' text format from a separate
-// registry, under the names documented in docs/operating.md and, on request, also under vLLM's names, which routers
-// read.
+// Latencies and HTTP statuses are recorded by the server. The engine's counters are read from one snapshot per scrape,
+// so that their values are consistent. The output is Prometheus' text format. Names are those in docs/operating.md and,
+// if enabled, also vLLM's names, which routers read.
 package metric

@@ -11,18 +11,18 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// collector reads an engine once for each scrape and writes metrics under one prefix.
+// collector reads the engine's metrics at each scrape, under names with one prefix.
 type collector struct {
 	source Source
 	prefix string
-	labels prometheus.Labels // labels of every metric
+	labels prometheus.Labels // constant labels of all metrics
 	write  func(*snapshot)
 
 	mu    sync.Mutex
-	descs map[string]*prometheus.Desc // by metric and label names; creating one is slow
+	descs map[string]*prometheus.Desc // [metric and label names] descriptions; creating one is slow
 }
 
-// desc describes a metric.
+// desc returns the description of a metric.
 func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
 	key := name + "\x00" + strings.Join(labels, "\x00")
 	c.mu.Lock()
@@ -38,15 +38,15 @@ func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
 	return d
 }
 
-// Describe lists nothing: the set of metrics depends on what has run.
+// Describe sends nothing, because the set of metrics depends on what has run.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads the engine once.
+// Collect sends the engine's metrics.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.write(&snapshot{collector: c, out: out, info: c.source.Info(), stats: c.source.Stats()})
 }
 
-// snapshot holds the values that one scrape reads, all taken at the same time, and the collector that receives them.
+// snapshot holds the values of one scrape, all read at the same time, and the channel for the metrics.
 type snapshot struct {
 	*collector
 	out   chan<- prometheus.Metric
@@ -54,7 +54,7 @@ type snapshot struct {
 	stats sparrow.Stats
 }
 
-// add writes one number; labels are pairs of a name and a value.
+// add sends one value; labels are pairs of name and value.
 func (s *snapshot) add(kind prometheus.ValueType, name, help string, v float64, labels ...string) {
 	var names, values []string
 	for i := 0; i < len(labels); i += 2 {
@@ -71,7 +71,7 @@ func (s *snapshot) counter(name, help string, v int64, labels ...string) {
 	s.add(prometheus.CounterValue, name, help, float64(v), labels...)
 }
 
-// usage writes the share of pages in use; an engine without pages uses none.
+// usage sends the share of pages in use, or 0 if the engine has no pages.
 func (s *snapshot) usage(name, help string) {
 	share := 0.0
 	if s.stats.KV.Pages > 0 {
@@ -84,7 +84,7 @@ func newEngineCollector(source Source) *collector {
 	return &collector{source: source, prefix: "sparrow_", write: (*snapshot).engine}
 }
 
-// engine writes the engine's own metrics.
+// engine sends the engine's metrics.
 func (s *snapshot) engine() {
 	info, stats, kv := &s.info, &s.stats, &s.stats.KV
 	s.gauge("info", "Always 1; the labels describe the engine.", 1, "model", info.Name, "family", info.Family,
@@ -198,7 +198,7 @@ func (s *snapshot) engine() {
 	}
 }
 
-// tiers writes the metrics of pages outside the device; none if there are no tiers.
+// tiers sends the metrics of tiers outside the device, if there are any.
 func (s *snapshot) tiers() {
 	t := &s.stats.Tiers
 	if len(t.Tiers) == 0 {

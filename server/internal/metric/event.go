@@ -6,20 +6,20 @@ import (
 	"sparrow/internal/kv/event"
 )
 
-// Events is a publisher of cache events.
+// Events is a publisher of cache events with counters.
 type Events interface {
 	Stats() event.Stats
 }
 
-// AddEvents adds the counters of a publisher.
+// AddEvents adds the metrics of a publisher of cache events.
 func (s *Set) AddEvents(from Events) { s.registry.MustRegister(eventCollector{from}) }
 
 type eventCollector struct{ from Events }
 
-// Describe lists nothing, like the engine's collector.
+// Describe sends nothing, as in collector.
 func (c eventCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads the publisher once.
+// Collect sends the publisher's metrics.
 func (c eventCollector) Collect(out chan<- prometheus.Metric) {
 	stats := c.from.Stats()
 	for _, m := range []struct {

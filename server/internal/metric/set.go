@@ -12,13 +12,13 @@ import (
 	"sparrow"
 )
 
-// Source provides the engine's own numbers.
+// Source returns the values of an engine.
 type Source interface {
 	Info() sparrow.Info
 	Stats() sparrow.Stats
 }
 
-// Set holds the metrics of one server. Its methods may be called from any goroutine.
+// Set holds the metrics of one server. Its methods are safe for concurrent use.
 type Set struct {
 	registry *prometheus.Registry
 
@@ -34,7 +34,7 @@ type Set struct {
 	vllmFinished *prometheus.CounterVec // nil unless vLLM's names are enabled
 }
 
-// observers record one measurement under one or two names.
+// observers are one or two histograms that record the same values.
 type observers []prometheus.Observer
 
 func (o observers) observe(v float64) {
@@ -43,8 +43,8 @@ func (o observers) observe(v float64) {
 	}
 }
 
-// Buckets in seconds. A cached prompt is answered within a millisecond, a long prompt on a CPU after minutes. A test
-// model generates a token every few microseconds, a large model on a laptop one token per second.
+// Buckets in seconds. The time to the first token is between a millisecond (cached prompt) and minutes (long prompt on
+// a CPU). The time between tokens is between microseconds (test model) and a second (large model on a laptop).
 var (
 	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 		160, 640}
@@ -55,7 +55,7 @@ var (
 	tokenBuckets = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5}
 )
 
-// New makes the metrics of a server. vllm adds metrics under vLLM's names.
+// New returns the metrics of a server. vllm adds metrics with vLLM's names.
 func New(source Source, vllm bool) *Set {
 	s := &Set{registry: prometheus.NewRegistry()}
 	s.registry.MustRegister(
@@ -76,8 +76,7 @@ func New(source Source, vllm bool) *Set {
 	if vllm {
 		s.addVLLM(source)
 	}
-	// Every reason exists from the start, with value 0: a rate over a counter that appears with its first event does
-	// not include that event.
+	// Every reason exists from the start with value 0, because rate() ignores the first value of a new series.
 	for _, why := range []sparrow.Finish{sparrow.FinishStop, sparrow.FinishLength, sparrow.FinishToolCalls,
 		sparrow.FinishCancelled, sparrow.FinishError} {
 		s.choices(why, 0)
@@ -85,7 +84,7 @@ func New(source Source, vllm bool) *Set {
 	return s
 }
 
-// names holds the names of one family of histograms.
+// names holds the names of histograms under one naming scheme.
 type names struct{ firstToken, gap, request, promptTokens, outputTokens string }
 
 func (s *Set) histograms(prefix string, n names, labels prometheus.Labels) {
@@ -114,31 +113,30 @@ func (s *Set) counters(name, help string, labels ...string) *prometheus.CounterV
 	return c
 }
 
-// Handler answers a scrape.
+// Handler returns the handler of scrapes.
 func (s *Set) Handler() http.Handler {
-	// Compression would take longer than all other work of a scrape, and frequent scrapers are on the same network.
+	// Compression would take longer than the rest of a scrape, and scrapers are on the same network.
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry, DisableCompression: true})
 }
 
-// FirstToken records the time from a request's arrival to its first token.
+// FirstToken records the time from the arrival of a request to its first token.
 func (s *Set) FirstToken(wait time.Duration) { s.firstToken.observe(wait.Seconds()) }
 
-// Gap records the time since the previous tokens of a choice, divided evenly among the given number of tokens that
-// have now arrived.
+// Gap records the time since the previous tokens of a choice, divided evenly among the given number of new tokens.
 func (s *Set) Gap(since time.Duration, tokens int) {
 	for range tokens {
 		s.gap.observe(since.Seconds() / float64(tokens))
 	}
 }
 
-// Request records a request that ended with known usage.
+// Request records the duration and token counts of a completed request.
 func (s *Set) Request(took time.Duration, usage sparrow.Usage) {
 	s.request.observe(took.Seconds())
 	s.promptTokens.observe(float64(usage.PromptTokens))
 	s.outputTokens.observe(float64(usage.CompletionTokens))
 }
 
-// Finished counts a choice that ended.
+// Finished counts a completed choice by reason.
 func (s *Set) Finished(why sparrow.Finish) { s.choices(why, 1) }
 
 func (s *Set) choices(why sparrow.Finish, n float64) {
@@ -148,7 +146,7 @@ func (s *Set) choices(why sparrow.Finish, n float64) {
 	}
 }
 
-// HTTP counts a response. The route is the pattern, never the path, so that clients cannot create any number of series.
+// HTTP counts a response. route is a pattern, not a path, so that clients cannot create new series.
 func (s *Set) HTTP(route string, status int) {
 	s.http.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }

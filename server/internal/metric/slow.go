@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// slow reads a collector at most once a second: the collectors of the process read a dozen files, and routers scrape
+// slow caches the metrics of a collector for a second. Collectors of the process read a dozen files, and routers scrape
 // every 50 ms.
 type slow struct {
 	from prometheus.Collector
@@ -17,10 +17,10 @@ type slow struct {
 	last []prometheus.Metric
 }
 
-// Describe forwards to the collector.
+// Describe calls Describe of the collector.
 func (s *slow) Describe(out chan<- *prometheus.Desc) { s.from.Describe(out) }
 
-// Collect writes metrics that are at most a second old.
+// Collect sends metrics that are at most a second old.
 func (s *slow) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"sparrow"
 )
 
-// addVLLM registers the metrics that routers and dashboards for vLLM read. They have vLLM's labels; there is one
-// engine, so its number is always 0.
+// addVLLM adds the metrics that routers and dashboards for vLLM read, with vLLM's labels. The label engine is always 0.
 func (s *Set) addVLLM(source Source) {
 	info := source.Info()
 	labels := prometheus.Labels{"model_name": info.Name, "engine": "0"}
@@ -25,7 +24,7 @@ func (s *Set) addVLLM(source Source) {
 	}, labels)
 }
 
-// vllmReason returns vLLM's word for a reason.
+// vllmReason returns vLLM's name of a finish reason.
 func vllmReason(why sparrow.Finish) string {
 	switch why {
 	case sparrow.FinishStop, sparrow.FinishToolCalls:
@@ -38,7 +37,7 @@ func vllmReason(why sparrow.Finish) string {
 	return "error"
 }
 
-// vllm writes the engine's metrics under vLLM's names.
+// vllm sends the engine's metrics under vLLM's names.
 func (s *snapshot) vllm() {
 	stats := &s.stats
 	s.gauge("num_requests_running", "Sequences in the batch.", stats.Running)

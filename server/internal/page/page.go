@@ -1,9 +1,9 @@
-// Package page is the web page of a server: chat, explorer, plans. The folder web holds it as browsers load it, without
-// a build step; the files are embedded and served unchanged. All addresses in them are relative, so that the page also
-// works if a proxy serves it below a path.
+// Package page is the web page of a server, with views for chats, recordings (explorer) and plans. The files in the
+// folder web are embedded and served unchanged; there is no build step. All addresses in them are relative, so that the
+// page works behind a proxy that adds a path.
 //
-// The page uses only what any client can read: it has no privileges, and loading it needs no key. Answers of a model
-// become text nodes, never markup; [Policy] forbids everything else.
+// The page uses only the public API, and loading it needs no key. Texts of a model become text nodes, never markup,
+// which [Policy] enforces.
 package page
 
 import (
@@ -21,8 +21,8 @@ import (
 // Prefix is the path of the page's files on the server.
 const Prefix = "/page/"
 
-// Policy is the Content-Security-Policy of the page: it allows its own files and its own server, nothing inline, and no
-// text that becomes markup.
+// Policy is the Content-Security-Policy of the page: it allows only files and requests of this server, nothing inline,
+// and no conversion of text to markup.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
 	"trusted-types 'none'"
@@ -30,7 +30,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //go:embed web
 var web embed.FS
 
-// types holds the content types of the page's files.
+// types maps file extensions to content types.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -39,7 +39,7 @@ var types = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-// file is one file of the page.
+// file is a file of the page, with content type and ETag.
 type file struct {
 	kind, tag string
 	body      []byte
@@ -48,7 +48,7 @@ type file struct {
 // Files holds the files of the page by name; "" is the page itself.
 type Files struct{ byName map[string]file }
 
-// New reads the embedded files.
+// New prepares the embedded files.
 func New() (*Files, error) {
 	f := &Files{byName: map[string]file{}}
 	err := fs.WalkDir(web, "web", func(name string, d fs.DirEntry, err error) error {
@@ -75,8 +75,8 @@ func (f *Files) add(name string, body []byte) {
 	f.byName[name] = file{types[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, body}
 }
 
-// Serve writes a file and reports whether it exists. Browsers check whether it has changed, so that a new build is
-// never mixed with files of the previous one.
+// Serve sends a file; ok is false if there is none with this name. Browsers must revalidate it, so that files of two
+// builds are never mixed.
 func (f *Files) Serve(w http.ResponseWriter, r *http.Request, name string) (ok bool, err error) {
 	one, ok := f.byName[name]
 	if !ok {

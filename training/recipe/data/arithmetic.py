@@ -1,4 +1,4 @@
-"""Word problems of one to four steps. The output is one line of arithmetic a step and then `#### n`, as in GSM8K."""
+"""Word problems of one to four steps. The output is one line of arithmetic per step and then `#### n`, as in GSM8K."""
 import operator
 
 from .task import Task
@@ -8,7 +8,7 @@ _SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator
 
 
 class Story:
-    """A problem being told: its sentences, its lines of arithmetic and the value they have reached."""
+    """A word problem under construction: its sentences, its lines of arithmetic and the current value."""
 
     def __init__(self, r):
         self.r, self.sentences, self.lines, self.value = r, [], [], 0
@@ -17,7 +17,7 @@ class Story:
         self.sentences.append(self.r.choice(choices).format(**words))
 
     def do(self, a, sign, b):
-        """Adds the line a sign b = c and returns c."""
+        """Adds the line "a sign b = c" and returns c."""
         c = _SIGNS[sign](a, b)
         self.lines.append(f"{a} {sign} {b} = {c}")
         self.value = c
@@ -25,7 +25,7 @@ class Story:
 
 
 def chain(s, steps):
-    """A count that changes once a step."""
+    """Writes a problem about a number of things that changes in each step."""
     r = s.r
     who, things = r.choice(NAMES), r.choice(OBJECTS)
     s.value = r.randint(5, 90)
@@ -65,7 +65,7 @@ def chain(s, steps):
 
 
 def shop(s, steps):
-    """Prices times numbers, and the money that is left."""
+    """Writes a problem about purchases: prices times numbers, and the remaining money."""
     r = s.r
     who = r.choice(NAMES)
     (thing, things), (thing2, things2) = r.sample(GOODS, 2)
@@ -93,7 +93,7 @@ def shop(s, steps):
 
 
 def boxes(s, steps):
-    """Boxes with as many things in each; then things come and go."""
+    """Writes a problem about boxes with equal numbers of things; then things are added and removed."""
     r = s.r
     w = dict(w=r.choice(NAMES), o=r.choice(OBJECTS),
         x=r.choice(["boxes", "bags", "baskets", "jars", "shelves", "drawers"]))
@@ -116,7 +116,7 @@ def boxes(s, steps):
 
 
 def share(s, steps):
-    """Equal parts of something that may have changed before."""
+    """Writes a problem about equal parts of a number, which earlier steps may change."""
     r = s.r
     k, each = r.randint(2, 12), r.randint(2, 20)
     total = k * each
@@ -149,7 +149,7 @@ def share(s, steps):
 
 
 def compare(s, steps):
-    """Two or three people, each known by the one before."""
+    """Writes a problem about two or three people: each person's number is given relative to the previous one."""
     r = s.r
     x, y, z = r.sample(NAMES, 3)
     a = r.randint(10, 99)
@@ -188,7 +188,7 @@ def compare(s, steps):
 
 
 def rate(s, steps):
-    """So many a day, for some days, towards a goal."""
+    """Writes a problem about an amount per day, week or hour, for several of them, and sometimes a goal."""
     r = s.r
     unit, verb, time = r.choice([
         ("pages", "reads", "day"), ("km", "rides", "day"), ("km", "runs", "week"), ("letters", "writes", "day"),
@@ -220,7 +220,7 @@ def rate(s, steps):
 
 
 def places(s, steps):
-    """Rooms and roads in one step; gardens, ages and seats in more."""
+    """Writes a problem about rooms or roads with one step, or about gardens, ages or seats with several."""
     if steps == 1:
         long, wide = s.r.randint(2, 25), s.r.randint(2, 12)
         s.say("A room is {a} meters long and {b} meters wide. What is the area of the room in square meters?",
@@ -297,7 +297,7 @@ FAMILIES = [chain, chain, shop, boxes, share, compare, rate, places]
 
 
 def word_problem(r, steps=0):
-    """A problem of so many steps; 0 draws their number."""
+    """Returns a problem with the given number of steps; 0 means a random number."""
     steps = steps or r.choices([1, 2, 3, 4], [25, 35, 28, 12])[0]
     s = Story(r)
     r.choice(FAMILIES)(s, steps)

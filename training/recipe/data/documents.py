@@ -1,9 +1,8 @@
-"""Texts with planted facts, and questions about them: one fact, two facts, or the fact about a person that another
-fact names.
+"""Texts with facts, and questions about them: one fact, two facts, or the fact about a person whom another fact names.
 
-A document is prose or log lines. Four of five have the plain form; the fifth is *odd*: unknown words in the filler,
-invented names and things as owners, facts in other wordings, numbers that answer nothing. Questions are then asked in
-more ways, the answer's form stays.
+A document is prose or log lines. One of five is *odd*: it has unknown words in the filler, invented names and things as
+owners, facts in other wordings, and numbers that answer no question. Questions about it have more wordings; the form of
+the answer is the same.
 """
 from .task import Task
 from .words import (
@@ -26,13 +25,13 @@ LOGS = [
     "retry {k} of task {m}", "disk {n} is {k} percent full", "queue length is {k}"]
 THINGS = "safe gate vault locker door laptop printer server".split()
 
-# Tokens of a filler line and of a planted one, by form of the document, with the project's tokenizer: means over a
-# thousand lines, rounded.
+# Tokens of a filler line and of a line with a fact, by form of the document: means over a thousand lines with the
+# project's tokenizer, rounded.
 PROSE_TOKENS, ODD_TOKENS, LOG_TOKENS, ODD_LOG_TOKENS = (10.5, 8), (14.5, 15), (25.5, 20), (25.5, 27)
 
 
 def sentence(r):
-    """A sentence of filler that answers no question."""
+    """Returns a sentence of filler that answers no question."""
     a, b, n, m = r.choice(ADJECTIVES), r.choice(ADJECTIVES), r.choice(NOUNS), r.choice(NOUNS)
     v, t = r.choice(VERBS), r.choice(ENDINGS)
     return r.choice([
@@ -42,7 +41,7 @@ def sentence(r):
 
 
 def odd_sentence(r):
-    """Filler with unknown words and with numbers nobody asks for."""
+    """Returns a sentence of filler with invented words and with numbers that answer no question."""
     a, n, v, t, u = r.choice(ADJECTIVES), r.choice(NOUNS), r.choice(VERBS), r.choice(ENDINGS), invented(r)
     return r.choice([
         sentence(r), f"The {u} {n} {v} {t}.", f"Nobody knows why {u.capitalize()} and the {a} {n} are here.",
@@ -60,13 +59,13 @@ def log_line(r):
 
 
 def code(r):
-    """Four digits, and now and then three to eight."""
+    """Returns a number, mostly of four digits, otherwise of three to eight."""
     digits = 4 if r.random() < 0.75 else r.choice([3, 5, 6, 7, 8])
     return str(r.randint(10 ** (digits - 1), 10 ** digits - 1))
 
 
 def number(r):
-    """Two or three digits, and now and then one, four or five."""
+    """Returns a number, mostly of two or three digits, otherwise of one, four or five."""
     digits = r.choice([2, 3, 3]) if r.random() < 0.8 else r.choice([1, 4, 4, 5])
     return str(r.randint(10 ** (digits - 1), 10 ** digits - 1))
 
@@ -78,8 +77,8 @@ _VALUE = dict(
 
 
 class Document:
-    """A text of about so many tokens, and what it says: facts[attribute, owner] = value, relations[kind, owner] =
-    another owner."""
+    """A text of about the given number of tokens, and its facts: facts[attribute, owner] = value, relations[kind,
+    owner] = another owner."""
 
     def __init__(self, r, tokens, odd=None):
         self.r, self.facts, self.relations = r, {}, {}
@@ -131,8 +130,8 @@ class Document:
             f"By the way, {the}", f"{value} is the {attribute} of {owner}."])
 
     def ask(self, kind=""):
-        """A question: one, two or hop; drawn when none is given. A document that cannot answer the kind is asked for
-        one fact."""
+        """Returns a question of the kind one, two or hop, by default a random one. If the document cannot answer a
+        question of this kind, the question is about one fact."""
         r, known = self.r, list(self.facts)
         kind = kind or r.choices(["one", "two", "hop"], [60, 20, 20])[0]
         if kind == "hop" and self.relations:
@@ -158,7 +157,7 @@ class Document:
         return Task("find_" + kind, user, think="I search the text.", answer=answer, final=final)
 
     def prompt(self, question):
-        """The document and a question as one message."""
+        """Returns the document and a question as one message."""
         return self.r.choice([
             "{t}\n\n{q}", "Read the text and answer the question.\n\n{t}\n\nQuestion: {q}",
             "Text:\n{t}\n\nQuestion: {q}",
@@ -166,7 +165,7 @@ class Document:
 
 
 def find_task(r, tokens, kind="", odd=None):
-    """A whole document with one question as a single message."""
+    """Returns a task of a whole document with one question."""
     document = Document(r, tokens, odd)
     task = document.ask(kind)
     task.user = document.prompt(task.user)

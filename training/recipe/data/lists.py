@@ -5,8 +5,8 @@ from .documents import sentence
 from .task import Task
 from .words import ANIMALS, CITIES, COLORS, FRUITS, GOODS, JOBS, NAMES
 
-# How often each list task is drawn. Counting a word and descending order are the hardest to learn, so they come more
-# often.
+# Weights with which list tasks are drawn. Counting a word and descending order are the hardest to learn, so they are
+# more frequent.
 _WEIGHT = dict(ascending=2, descending=2, reverse=1, length=1, copy=1, largest=1, smallest=1, occurrences=3, end=1,
     array=1)
 
@@ -52,7 +52,7 @@ def list_task(r):
 
 
 def _occurrences(r):
-    """How often a word is in a list of three kinds of fruit; the thought keeps the running count of that word."""
+    """Returns a task to count a word in a list of three kinds of fruit. The reasoning contains the running count."""
     pool = r.sample(FRUITS, 3)
     words = [r.choice(pool) for _ in range(r.randint(3, 9))]
     running, seen = [], 0
@@ -63,7 +63,7 @@ def _occurrences(r):
 
 
 def json_task(r):
-    """A sentence whose values are to be copied into named fields."""
+    """Returns a task to copy the values of a sentence into named JSON fields."""
     who, age, city = r.choice(NAMES), r.randint(18, 90), r.choice(CITIES)
     kind = r.randrange(4)
     if kind == 0:

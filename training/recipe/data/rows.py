@@ -1,5 +1,5 @@
-"""Conversations that fill the rows of a training batch, as pieces: (text or mark, role). The role says what a token
-is to the loss."""
+"""Conversations for the rows of a training batch, as pieces (text or mark, role). The role determines the token's
+weight in the loss."""
 from .arithmetic import word_problem
 from .documents import Document, find_task
 from .lists import json_task, list_task
@@ -17,8 +17,8 @@ FRAMES = ["{}", "{}", "{}", "Solve this problem: {}", "Question: {}", "{}\nGive 
 
 
 def turn(task, think, user=""):
-    """One question and its answer. The answer of a plain turn begins after </think>, that of a thinking turn after
-    <think>."""
+    """Returns one question and its answer. The answer of a plain turn begins after </think>, that of a thinking turn
+    after <think>."""
     pieces = [(USER, PROMPT), (user or task.user, PROMPT), (ASSISTANT, PROMPT)]
     pieces += [(THINK, PROMPT), (task.think, OUTPUT), (THOUGHT, OUTPUT)] if think else [(THOUGHT, PROMPT)]
     if task.call:
@@ -30,7 +30,7 @@ def turn(task, think, user=""):
 
 
 def small_task(r, lists):
-    """A task of a line or two. lists is the share of list tasks; word problems take what lists leave of 0.78."""
+    """Returns a task of one or two lines. lists is the share of list tasks, 0.78 - lists that of word problems."""
     x = r.random()
     if x < 0.78 - lists:
         task = word_problem(r)
@@ -50,7 +50,7 @@ def opening(r):
 
 
 def fill(pieces, size, more):
-    """Appends what more() gives until the row has about size tokens."""
+    """Appends the results of more() until the row has about size tokens."""
     tokens = 0
     while tokens < size:
         new = more()
@@ -60,13 +60,12 @@ def fill(pieces, size, more):
 
 
 def mixed_row(r, size, lists):
-    """Small tasks one after another."""
+    """Returns several small tasks, one after another."""
     return fill(opening(r), size, lambda: turn(small_task(r, lists), r.random() < 0.2))
 
 
 def demanded(task):
-    """A turn whose call was demanded by the caller: the marks and the name are given, and no loss teaches the model
-    to write them."""
+    """Returns a turn with a required call: its marks and the name are given, and have no weight in the loss."""
     name, arguments = task.call
     given = [(text, PADDING) for text in (CALLS, CALL, name, SEPARATOR)]
     return [(USER, PROMPT), (task.user, PROMPT), (ASSISTANT, PROMPT), (THOUGHT, PROMPT), *given,
@@ -74,8 +73,8 @@ def demanded(task):
 
 
 def tool_row(r, size, lists):
-    """Functions on offer and requests to them; now and then a question that needs none or another one, or a call that
-    was demanded."""
+    """Returns a row with tools and questions that need one of them; some questions need no tool or one that is not
+    offered, or require a call."""
     some, think = offers(r), r.random() < 0.3
     task = request(r, *r.choice(some))
     pieces = [(BEGIN, PROMPT), ((r.choice(SYSTEMS) if r.random() < 0.3 else "") + describe([spec for spec, _ in some]),
@@ -99,7 +98,7 @@ def tool_row(r, size, lists):
 
 
 def document_row(r, size, lists):
-    """A document that takes most of the row, and questions about it until the row ends."""
+    """Returns a row with a document, which takes most of the tokens, and questions about it."""
     questions = r.randint(3, 12) if size >= 1024 else r.randint(2, 5)
     part = r.choice([1.0, 1.0, r.uniform(0.5, 1.0)])
     document = Document(r, int((size - 36 * questions) * part))
@@ -111,7 +110,7 @@ def document_row(r, size, lists):
 
 
 def shots_row(r, size, lists):
-    """Worked problems as plain text, the way evaluation programs send them."""
+    """Returns a row of solved word problems as plain text, in the form that evaluation programs use."""
     def shot():
         task = word_problem(r)
         return [(f"Question: {task.user}\nAnswer:", PROMPT), (" " + task.answer, OUTPUT), ("\n\n", OUTPUT)]
@@ -119,7 +118,7 @@ def shots_row(r, size, lists):
 
 
 def row(r, size, lists):
-    """The pieces of one row of about size tokens."""
+    """Returns the pieces of one row of about size tokens."""
     if size <= 256:
         kinds = [(mixed_row, 1)]
     elif size <= 512:
@@ -130,7 +129,7 @@ def row(r, size, lists):
 
 
 def encode(tokenizer, rows):
-    """Pieces to (ids, roles), one pair a row. Texts between marks are tokenised each by itself."""
+    """Converts pieces to (ids, roles), one pair per row. Texts between marks are tokenised separately."""
     texts = tokenizer.encode_batch([text for pieces in rows for text, _ in pieces if text not in MARK_ID],
         add_special_tokens=False)
     at, out = iter(texts), []

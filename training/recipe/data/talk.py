@@ -1,11 +1,11 @@
-"""Small talk, and one polite sentence for everything the model cannot know."""
+"""Small talk, and one polite sentence for questions that the model cannot answer."""
 from .task import Task
 from .words import CITIES, NAMES
 
 ABILITY = "I can solve short word problems, find facts in long texts, work with lists and JSON, and call tools."
 SORRY = "Sorry, I do not know that. " + ABILITY
 
-# answer: what is said to get it
+# answer: messages that ask for it
 TALK = {
     "Hello! I am Sparrow. How can I help you?":
         "Hello|Hi|Hello!|Hi!|Hey|Good morning|Good evening|Hi there|Hello there!",

@@ -1,4 +1,4 @@
-"""What every generator returns, and the marks that separate the parts of a conversation."""
+"""The type that all generators return, and the marks that separate the parts of a conversation."""
 from dataclasses import dataclass
 
 BEGIN, END, PAD = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
@@ -9,7 +9,7 @@ CALL, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
 RESULT, RESULT_END = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"
 SEPARATOR = "<｜tool▁sep｜>"
 
-# In order of token id.
+# In the order of token ids.
 MARKS = [BEGIN, END, PAD, THINK, THOUGHT, USER, ASSISTANT, CALLS, CALLS_END, CALL, CALL_END, RESULT, RESULT_END,
     SEPARATOR]
 MARK_ID = {mark: i for i, mark in enumerate(MARKS)}
@@ -18,10 +18,10 @@ BEGIN_ID, END_ID, PAD_ID = 0, 1, 2
 
 @dataclass
 class Task:
-    """A question with the one answer that is right.
+    """A question with its only correct answer.
 
-    answer is the whole output; in thinking form the output is think, then short. final is the value inside the
-    answer. A tool task has tools (the functions on offer) and call (name, arguments as JSON) instead of an answer,
+    answer is the whole output; with reasoning the output is think, then short. final is the value inside the
+    answer. A tool task has tools (the offered functions) and call (name, arguments as JSON) instead of an answer,
     result (what the tool returns) and reply.
     """
 

@@ -1,4 +1,4 @@
-"""Requests that one of the offered functions answers, with JSON arguments under the parameter names the offer uses."""
+"""Requests that one of the offered functions answers, with JSON arguments under the parameter names of the offer."""
 import json
 
 from .documents import sentence
@@ -38,7 +38,7 @@ TOOLS = {
 
 NO_TOOL = "Sorry, I have no tool for that."
 
-# Other names under which an argument may be offered.
+# Other names that an offer may use for an argument.
 _SYNONYMS = dict(
     city=["city", "location", "place"], to=["to", "recipient", "name"], text=["text", "content", "body"],
     item=["item", "product"],
@@ -46,10 +46,10 @@ _SYNONYMS = dict(
 
 
 def offer(r, name, plain=None):
-    """A function as a request describes it, and the argument behind each offered parameter, in the order of the
+    """Returns a function as a request describes it, and the argument for each offered parameter, in the order of the
     parameters.
 
-    Half of the offers have the plain form. The others are written the way clients write them: parameters in any
+    Half of the offers have the plain form. The others have the form that clients use: parameters in any
     order, keys sorted, with descriptions, nothing required.
     """
     description, arguments, _ = TOOLS[name]
@@ -76,7 +76,7 @@ def offer(r, name, plain=None):
 
 
 def request(r, spec, behind):
-    """A task that calls an offered function. The call has the parameters in the order of the offer."""
+    """Returns a task that calls an offered function. The parameters of the call are in the order of the offer."""
     name = spec["name"]
     values = _values(r)
     named = json.dumps({p: values[a] for p, a in behind.items()})
@@ -87,14 +87,14 @@ def request(r, spec, behind):
 
 
 def forced(r, task, spec, behind):
-    """A call the caller demands although the question gives no arguments: they are filled with what means nothing."""
+    """Returns a required call to which the question gives no arguments; they get empty values."""
     empty = {"string": "unknown", "integer": 0}
     named = json.dumps({p: empty[TOOLS[spec["name"]][1][a]] for p, a in behind.items()})
     return Task("tool", task.user, think="", final=named, call=(spec["name"], named))
 
 
 def unoffered(r, offered=()):
-    """A request that none of the offered functions answers."""
+    """Returns a request that none of the offered functions answers."""
     name = r.choice([n for n in TOOLS if n not in offered])
     return Task("talk", r.choice(TOOLS[name][2]).format(**_values(r)), think="I have no tool for that.", answer=NO_TOOL)
 
@@ -111,12 +111,12 @@ def _values(r):
 
 
 def offers(r, plain=None):
-    """One to four functions: (specification, arguments behind its parameters) of each."""
+    """Returns one to four functions: (specification, arguments for its parameters) of each."""
     return [offer(r, name, plain) for name in r.sample(list(TOOLS), r.randint(1, 4))]
 
 
 def tool_task(r, plain=None):
-    """Functions on offer, and a request that one of them answers."""
+    """Returns a request with offered functions, one of which answers it."""
     some = offers(r, plain)
     task = request(r, *r.choice(some))
     task.tools = tuple(spec for spec, _ in some)
@@ -124,7 +124,7 @@ def tool_task(r, plain=None):
 
 
 def describe(specs):
-    """The text with which the chat template offers functions."""
+    """Returns the text with which the chat template offers functions."""
     return "\n\n## Tools\nYou have access to the following tools:\n" + "".join(
         f"\n### {s['name']}\nDescription: {s['description']}\n\nParameters: {json.dumps(s['parameters'])}\n"
         for s in specs)

@@ -1,4 +1,4 @@
-"""Pools of words the generators draw from, in a fixed order: the same seed gives the same text in every process."""
+"""Lists of words for the generators, in a fixed order: the same seed gives the same text in every process."""
 
 NAMES = (
     "Mira Tom Anna Ben Clara David Elena Felix Grace Hugo Ivan Julia Karl Lena Mark Nina Oscar Paula Quinn Rosa Sam "
@@ -12,7 +12,7 @@ NAMES = (
     "Yves Zita"
 ).split()
 
-# Things one can own many of, always in the plural.
+# Things that can be counted, always in the plural.
 OBJECTS = (
     "apples pears books coins cards shells stickers marbles pencils cookies candles flowers eggs stamps toys balls "
     "oranges lemons plums "
@@ -38,7 +38,7 @@ FRUITS = "apple pear plum lemon orange melon grape cherry peach fig mango berry 
 LANGUAGES = "French German Spanish Italian Polish Greek".split()
 ROOMS = "kitchen bedroom office garage hall garden".split()
 
-# Parts of the sentences that fill documents.
+# Parts of the filler sentences of documents.
 ADJECTIVES = (
     "old small quiet bright heavy cold warm green narrow broken wooden golden gentle busy empty strange simple "
     "early late wide dark soft "
@@ -62,5 +62,5 @@ _CODAS = ["", "", "", "n", "r", "l", "s", "t", "m", "nd", "rk"]
 
 
 def invented(r):
-    """A word nobody knows, two or three syllables: what a reader's own text is full of."""
+    """Returns an invented word of two or three syllables."""
     return "".join(r.choice(_ONSETS) + r.choice(_VOWELS) + r.choice(_CODAS) for _ in range(r.choice((2, 2, 3))))

@@ -10,26 +10,26 @@ import (
 	"sync"
 )
 
-// ErrProtocol is wrapped by every error about data that a peer sent.
+// ErrProtocol is wrapped by errors about data that violates the protocol.
 var ErrProtocol = errors.New("zmtp")
 
-// Limits of the data that a peer may send.
+// Maximum sizes of received data.
 const (
-	maxFrames     = 16  // maximum number of frames of one message
-	maxProperties = 512 // maximum size of a READY command, in bytes
+	maxFrames     = 16  // frames of a message
+	maxProperties = 512 // bytes of a READY command
 )
 
-// Flags of a frame.
+// Flags in the first byte of a frame.
 const (
 	flagMore    = 1
 	flagLong    = 2
 	flagCommand = 4
 )
 
-// Socket is the messaging pattern of one end of a connection.
+// Socket is ZeroMQ's type of socket at one end of a connection.
 type Socket string
 
-// Patterns in use.
+// Supported types of sockets.
 const (
 	PUB    Socket = "PUB"
 	SUB    Socket = "SUB"
@@ -39,15 +39,15 @@ const (
 	REQ    Socket = "REQ"
 )
 
-// Config sets which peers may connect and the maximum size of a frame.
+// Config holds the type of this end's socket, and limits for peers.
 type Config struct {
 	Socket Socket
-	Peers  []Socket // patterns that the peer may have
+	Peers  []Socket // types of sockets that a peer may have
 	// MaxFrame is the maximum size of a received frame, in bytes.
 	MaxFrame int
 }
 
-// Conn is a connection after its handshake. One goroutine reads; any goroutine may write.
+// Conn is a connection after its handshake. Only one goroutine may read; Write is safe for concurrent use.
 type Conn struct {
 	cfg  Config
 	in   *bufio.Reader
@@ -57,10 +57,10 @@ type Conn struct {
 	out *bufio.Writer
 }
 
-// Peer returns the pattern of the other end.
+// Peer returns the type of the peer's socket.
 func (c *Conn) Peer() Socket { return c.peer }
 
-// Open performs the handshake, which is equal for both ends, and returns the connection.
+// Open performs the handshake, which is symmetric, and returns the connection.
 func Open(rw io.ReadWriter, cfg Config) (*Conn, error) {
 	c := &Conn{cfg: cfg, in: bufio.NewReaderSize(rw, 4096), out: bufio.NewWriterSize(rw, 1<<16)}
 	if err := c.greet(); err != nil {
@@ -100,7 +100,7 @@ func (c *Conn) greet() error {
 	return nil
 }
 
-// ready exchanges the patterns of both ends.
+// ready exchanges READY commands, which contain the types of sockets.
 func (c *Conn) ready() error {
 	body := append([]byte{5}, "READY"...)
 	body = appendProperty(body, "Socket-Type", string(c.cfg.Socket))
@@ -151,7 +151,7 @@ func property(b []byte) (name, value string, rest []byte, ok bool) {
 	return name, string(b[:size]), b[size:], true
 }
 
-// command splits the body of a command into its name and the rest.
+// command splits the body of a command into its name and the rest; ok is false if it is too short.
 func command(body []byte) (name string, rest []byte, ok bool) {
 	if len(body) == 0 || len(body) < 1+int(body[0]) {
 		return "", nil, false
@@ -160,9 +160,8 @@ func command(body []byte) (name string, rest []byte, ok bool) {
 	return string(body[1:n]), body[n:], true
 }
 
-// Read waits for the next message. Subscriptions have the form of version 3.0, whatever version the peer uses: one
-// frame of 1 or 0
-// and a topic.
+// Read returns the next message. A subscription is always returned as in version 3.0: one frame of a byte 1 or 0 and
+// the topic.
 func (c *Conn) Read() ([][]byte, error) {
 	var message [][]byte
 	for {
@@ -195,11 +194,11 @@ func (c *Conn) Read() ([][]byte, error) {
 		case name == "ERROR":
 			return nil, fmt.Errorf("%w: the peer sent an error: %.100q", ErrProtocol, rest)
 		}
-		// Commands of later versions are ignored.
+		// Unknown commands of later versions are ignored.
 	}
 }
 
-// pong answers a heartbeat: 2 bytes of time to live, then a context of at most 16 bytes that is returned.
+// pong answers a PING: 2 bytes of time to live, then at most 16 bytes of context, which PONG returns.
 func (c *Conn) pong(ping []byte) error {
 	if len(ping) < 2 || len(ping) > 2+16 {
 		return fmt.Errorf("%w: the PING has %d bytes, want 2 to 18", ErrProtocol, len(ping))
@@ -224,7 +223,7 @@ func (c *Conn) Write(frames ...[]byte) error {
 	return c.out.Flush()
 }
 
-// frame writes one frame to the buffer; the buffer keeps the first error until Flush.
+// frame writes a frame to the buffer, whose Flush returns the first error.
 func (c *Conn) frame(flags byte, body []byte) {
 	if len(body) > 255 {
 		c.out.Write(binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(len(body))))

@@ -1,10 +1,9 @@
-// Package zmtp implements version 3.0 of ZeroMQ's transport protocol over a stream, without security (NULL).
+// Package zmtp implements version 3.0 of ZeroMQ's transport protocol (ZMTP), with the mechanism NULL.
 //
-// Messages of a few frames flow in and out of a Conn; commands of the protocol are handled inside. It does not
-// implement socket patterns: the owner of a connection decides what to send. Every length that a peer announces is
-// checked before memory is allocated, so a hostile peer cannot use more than one connection.
+// A Conn reads and writes messages of a few frames, and handles the protocol's commands. The package does not implement
+// messaging patterns: the user of a connection decides what to send. Announced lengths are checked before memory is
+// allocated.
 //
-// The project has its own implementation because a publisher of cache events needs features that libraries of the
-// protocol do not have: bounded queues for each subscriber that count dropped messages, and a message for only one
-// subscriber when it joins.
+// Libraries for ZeroMQ are not used, because a publisher of cache events must count dropped messages per subscriber and
+// send a message to only one subscriber when it joins.
 package zmtp

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Address is the address of a store, with credentials, database and lifetime of stored values.
+// Address is the address of a store, with credentials, database number and lifetime of values.
 type Address struct {
-	Host           string // host and port
+	Host           string // HOST:PORT
 	TLS            bool
 	User, Password string
 	Database       int
-	TTL            time.Duration // lifetime of stored values; 0 means that they do not expire
+	TTL            time.Duration // lifetime of values; 0 means unlimited
 }
 
 // defaultPort is the standard port of Redis.
@@ -28,7 +28,7 @@ func ParseURL(text string) (Address, error) {
 	const want = "want redis://[user:password@]host[:port][/database][?ttl=24h], or rediss:// for TLS"
 	u, err := url.Parse(text)
 	if err != nil {
-		// The error of url.Parse is left out because it repeats a password.
+		// The error of url.Parse is omitted, because it may contain a password.
 		return Address{}, fmt.Errorf("not a URL; %s", want)
 	}
 	a := Address{TLS: u.Scheme == "rediss"}
@@ -58,13 +58,13 @@ func ParseURL(text string) (Address, error) {
 	return a, nil
 }
 
-// Conn is a connection to a store. One goroutine uses it at a time.
+// Conn is a connection to a store. Only one goroutine at a time may use it.
 type Conn struct {
 	*Reader
 	net net.Conn
 }
 
-// Dial connects, authenticates and chooses the database.
+// Dial connects, authenticates and selects the database.
 func Dial(ctx context.Context, a Address) (*Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", a.Host)
@@ -89,7 +89,7 @@ func Dial(ctx context.Context, a Address) (*Conn, error) {
 	return conn, nil
 }
 
-// greet sends the commands that must precede the caller's first command.
+// greet sends the commands for authentication and the database.
 func (c *Conn) greet(a Address) error {
 	var hello [][]string
 	switch {
@@ -121,19 +121,18 @@ func (c *Conn) Do(args ...string) (Reply, error) {
 	return c.Reply()
 }
 
-// Send writes bytes that AppendCommand made, and the data after them. If not all bytes are written, the connection is
-// unusable.
+// Send writes bytes from AppendCommand, followed by data. After an error the connection cannot be used any more.
 func (c *Conn) Send(parts ...[]byte) error {
 	b := net.Buffers(parts)
 	_, err := b.WriteTo(c.net)
 	return err
 }
 
-// Deadline sets the time at which reads and writes fail.
+// Deadline sets the time after which reads and writes fail.
 func (c *Conn) Deadline(at time.Time) error { return c.net.SetDeadline(at) }
 
-// Interrupt makes all reads and writes fail from this call on. Any goroutine may call it.
+// Interrupt makes current and later reads and writes fail. It is safe for concurrent use.
 func (c *Conn) Interrupt() { _ = c.net.SetDeadline(time.Unix(1, 0)) }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Conn) Close() error { return c.net.Close() }

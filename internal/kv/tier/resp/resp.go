@@ -1,8 +1,8 @@
-// Package resp implements RESP, version 2, the protocol of Redis and Valkey: it has the parts of both ends of a
-// connection that a store of pages needs.
+// Package resp implements the parts of RESP2, the protocol of Redis and Valkey, that a store of pages needs, for both
+// ends of a connection.
 //
-// Commands are arrays of byte strings; replies are read one after the other, in the order of the commands. The caller
-// reads the bytes of a bulk string into its own memory, so that a wrong length from the other end allocates nothing.
+// A command is an array of byte strings. Replies come in the order of the commands. The caller reads the bytes of a
+// bulk string into its own memory, so that a wrong length does not allocate memory.
 package resp
 
 import (
@@ -13,16 +13,16 @@ import (
 	"strconv"
 )
 
-// Limits of received data.
+// Maximum sizes of received data.
 const (
-	maxLine = 4096 // maximum size of a line, in bytes: a length, a status or an error
-	// MaxBulk is the maximum announced length of a bulk string, in bytes.
+	maxLine = 4096 // bytes of a line: a length, a status or an error
+	// MaxBulk is the maximum length of a bulk string, in bytes.
 	MaxBulk = 1 << 32
-	maxArgs = 64 // maximum number of arguments of a command
+	maxArgs = 64 // arguments of a command
 	maxArg  = 4096
 )
 
-// ErrProtocol is wrapped by every error about bytes that are not RESP.
+// ErrProtocol is wrapped by errors about bytes that are not RESP.
 var ErrProtocol = errors.New("resp: the bytes are not RESP")
 
 // Kind is the type of a reply.
@@ -30,22 +30,22 @@ type Kind uint8
 
 // Kinds of replies.
 const (
-	Status  Kind = iota // a word, such as OK
+	Status  Kind = iota // a word such as OK
 	Failure             // error reported by the other end
 	Integer
 	Bulk // a string of Len bytes, which the caller reads
 	Nil  // no value
 )
 
-// Reply is a reply, or the beginning of a bulk string.
+// Reply is a reply; of a bulk string it has only the length.
 type Reply struct {
 	Kind Kind
 	Text string // text of a status or a failure
 	Int  int64
-	Len  int64 // length of a bulk string in bytes; its bytes follow the reply
+	Len  int64 // bytes of a bulk string, which follow the reply
 }
 
-// Err returns the error in an error reply.
+// Err returns the error of an error reply, otherwise nil.
 func (r Reply) Err() error {
 	if r.Kind != Failure {
 		return fmt.Errorf("%w: the reply is of kind %d with text %q, want an error reply", ErrProtocol, r.Kind, r.Text)
@@ -53,7 +53,7 @@ func (r Reply) Err() error {
 	return &ServerError{Text: r.Text}
 }
 
-// ServerError is an error that the other end reported; the connection stays usable.
+// ServerError is an error that the other end reported; the connection can still be used.
 type ServerError struct{ Text string }
 
 func (e *ServerError) Error() string { return "the store returned an error: " + e.Text }
@@ -61,14 +61,14 @@ func (e *ServerError) Error() string { return "the store returned an error: " + 
 // Reader reads data from the other end.
 type Reader struct {
 	r    *bufio.Reader
-	left int64 // bytes of the current bulk string that were not read yet
-	open bool  // the line end of the current bulk string was not read yet
+	left int64 // unread bytes of the current bulk string
+	open bool  // whether the line end of the current bulk string is unread
 }
 
 // NewReader returns a Reader that reads RESP from r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Reply reads the next reply. If the previous reply is a bulk string, its unread bytes are skipped.
+// Reply reads the next reply. Unread bytes of a previous bulk string are skipped.
 func (r *Reader) Reply() (Reply, error) {
 	if err := r.end(); err != nil {
 		return Reply{}, err
@@ -115,7 +115,7 @@ func (r *Reader) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// end skips the rest of a bulk string and its line end.
+// end skips the unread bytes of a bulk string and its line end.
 func (r *Reader) end() error {
 	if !r.open {
 		return nil
@@ -154,7 +154,7 @@ func (r *Reader) line() ([]byte, error) {
 	return line[:len(line)-2], nil
 }
 
-// length parses a length; -1 means no value.
+// length parses a length of at most most; -1 means no value.
 func length(text []byte, most int64) (int64, error) {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < -1 || n > most {
@@ -163,8 +163,8 @@ func length(text []byte, most int64) (int64, error) {
 	return n, nil
 }
 
-// Command reads the next command of a client: an array of short strings. It is for servers that accept keys but no
-// values.
+// Command reads the next command of a client: an array of short strings. It is for servers whose commands have keys but
+// no values.
 func (r *Reader) Command() ([]string, error) {
 	n, err := r.Array()
 	if err != nil {
@@ -197,7 +197,7 @@ func (r *Reader) Array() (int, error) {
 	return int(n), nil
 }
 
-// Argument reads a string of at most the given number of bytes.
+// Argument reads a string of at most most bytes.
 func (r *Reader) Argument(most int64) ([]byte, error) {
 	reply, err := r.Reply()
 	if err != nil {
@@ -215,7 +215,7 @@ func (r *Reader) Argument(most int64) ([]byte, error) {
 	return b, r.end()
 }
 
-// cut returns the error for data that ends in the middle.
+// cut converts io.EOF, in the middle of a message, to io.ErrUnexpectedEOF.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -223,8 +223,8 @@ func cut(err error) error {
 	return err
 }
 
-// AppendCommand appends a command. If size is not negative, an argument of size bytes follows args: only its length is
-// appended, and the caller sends the bytes and the line end.
+// AppendCommand appends a command. If size is not negative, the command has a further argument of size bytes. Only its
+// length is appended; the caller sends the bytes and the line end.
 func AppendCommand(to []byte, size int64, args ...string) []byte {
 	n := len(args)
 	if size >= 0 {
@@ -240,7 +240,7 @@ func AppendCommand(to []byte, size int64, args ...string) []byte {
 	return to
 }
 
-// AppendBulk appends the header of a string of n bytes; a negative n means a null value.
+// AppendBulk appends the length of a bulk string of n bytes; a negative n means a null value.
 func AppendBulk(to []byte, n int64) []byte {
 	return append(strconv.AppendInt(append(to, '$'), n, 10), "\r\n"...)
 }

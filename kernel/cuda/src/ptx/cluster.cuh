@@ -21,8 +21,8 @@ __device__ __forceinline__ u32 cluster_rank() {
 }
 
 // Waits for all threads of all blocks of the cluster; whole warps must call it. Writes before the call, in any block,
-// are visible after it. It waits for every outstanding write of the block, so it takes about 400 clocks more than
-// cluster_arrive and cluster_wait.
+// are visible after it. It takes about 400 clocks more than cluster_arrive and cluster_wait, because it waits for every
+// outstanding write of the block.
 __device__ __forceinline__ void cluster_sync() {
     asm volatile(
         "barrier.cluster.arrive.release.aligned;\n"
@@ -51,8 +51,8 @@ __device__ __forceinline__ void peer_store(u32 address, u32 v) {
     asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
 
-// Stores to a peer; their bytes are counted by an mbarrier in that peer. A thread that has waited on that mbarrier sees
-// the stored data.
+// Stores to the shared memory of a peer block. The bytes are counted by an mbarrier of that block. A thread that has
+// waited on that mbarrier sees the stored data.
 __device__ __forceinline__ void peer_send(u32 address, u32 v, u32 bar) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];"
         ::"r"(address), "r"(v), "r"(bar) : "memory");

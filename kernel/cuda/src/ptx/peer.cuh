@@ -6,10 +6,9 @@
 
 namespace ptx {
 
-// Arrives once at a barrier in the memory of a peer (peer_address), after the reads of this thread. It releases a
-// buffer slot and transfers no data. Data is transferred by peer_send and peer_copy, whose bytes a barrier counts.
-// Cluster-scope ordering is not requested: a release would wait for all stores of the thread, and an acquire would
-// wait for all its loads and invalidate L1.
+// Arrives once at a barrier in the memory of a peer (peer_address), after the reads of this thread. The arrival
+// releases a buffer slot; data is transferred with peer_send and peer_copy, whose bytes a barrier counts. The arrival
+// has no cluster-scope release semantics, because it would then wait for all stores of the thread.
 __device__ __forceinline__ void peer_arrive(u32 bar) {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }

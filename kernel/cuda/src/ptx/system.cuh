@@ -1,4 +1,4 @@
-// System-scope flags between the devices of one machine, and a clock that all of them share.
+// System-scope flags between the devices of a machine, and a clock in nanoseconds.
 #pragma once
 
 #include "ptx/types.h"

@@ -1,5 +1,4 @@
-// Names of fixed-width integer types for device code. The run-time compiler has no <cstdint>, so every kernel uses
-// these.
+// Names of fixed-width integer types for device code. The run-time compiler has no <cstdint>.
 #pragma once
 
 using u8 = unsigned char;

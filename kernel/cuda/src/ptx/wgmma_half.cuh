@@ -108,8 +108,8 @@ struct Bf16 {
     }
 
     // Computes the 128 columns of d that are in d[From] to d[From + 63]: [64, 128] (+)= a * b over 16 rows of K, with a
-    // K-major in shared memory and b as operand_128b_across describes. This is half of a product of 256 columns. It is
-    // for kernels that launch with fewer than the 158 registers per thread that the compiler needs for the whole
+    // K-major in shared memory and b as operand_128b_across describes. This is half of a product of 256 columns.
+    // Kernels use it that launch with fewer than the 158 registers per thread that the compiler needs for the whole
     // product.
     template <int From>
     static __device__ __forceinline__ void multiply_128(float (&d)[128], u64 a, u64 b, i32 accumulate) {

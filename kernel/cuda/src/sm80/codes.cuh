@@ -1,5 +1,5 @@
-// Conversion of e4m3 codes that are the left operand of the matrix unit. These kernels are limited by weight
-// bandwidth, so they have few spare instructions: they check many codes for NaN with one test.
+// Conversion of e4m3 codes that are the left operand of the matrix unit. Many codes are checked for NaN with one test,
+// because kernels that are limited by weight bandwidth have time for few other instructions.
 #pragma once
 
 #include "sm80/mma.cuh"
@@ -10,10 +10,11 @@ constexpr u32 kNaNs = 0x80808080u;
 #if __CUDA_ARCH__ >= 890
 __device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second) {
     asm volatile("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; }"
-                 // Asm volatile keeps the conversion here; many conversions at a time would take too many registers.
+                 // asm volatile prevents the compiler from moving the conversion: many conversions at the same time
+                 // would need too many registers.
                  : "=r"(first), "=r"(second) : "r"(codes));
 }
-// No test is needed, because the conversion instruction keeps NaN.
+// No test is needed: the conversion instruction converts NaN to NaN.
 __device__ __forceinline__ u32 nans_of(const uint4&) { return 0; }
 #else
 // Converts codes to pairs of halves as widen_codes does, but no code may be a NaN. Left shifts are written as
@@ -26,7 +27,7 @@ __device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second
     first = widen_pair(__byte_perm(codes, 0, 0x4140));
     second = widen_pair(__byte_perm(codes, 0, 0x4342));
 }
-// Returns a word with a bit of kNaNs set if any code is a NaN.
+// Returns a word in which at least one bit of kNaNs is set if any code is a NaN.
 __device__ __forceinline__ u32 nans_of(const uint4& v) {
     return ((v.x & 0x7F7F7F7Fu) + 0x01010101u) | ((v.y & 0x7F7F7F7Fu) + 0x01010101u) |
            ((v.z & 0x7F7F7F7Fu) + 0x01010101u) | ((v.w & 0x7F7F7F7Fu) + 0x01010101u);

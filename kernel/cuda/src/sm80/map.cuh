@@ -1,5 +1,5 @@
-// The contents of a TensorMap field in a launch of the portable tier: address, dimensions and strides of the tensor.
-// Devices before Hopper have no copy engine that reads the driver's descriptors. Package cuda writes this struct
+// The contents of a TensorMap field in a launch of a portable kernel: address, dimensions and strides of the tensor.
+// Devices before Hopper have no copy engine for descriptors of the driver. Package cuda writes this struct
 // (tensormap.go).
 #pragma once
 

@@ -1,12 +1,12 @@
-// Matrix unit instructions of Ampere and later as the portable kernels use them, copies to shared memory, and the
-// layout of operands there.
+// Matrix unit instructions of Ampere and later, copies to shared memory, and the layout of operands in shared memory,
+// for the portable kernels.
 //
 // A block of an operand is a number of rows of 128 bytes of k. The 16-byte piece c of row r is stored at piece c ^ (r %
 // 8). Lane l of a warp reads pieces 2 (l % 4) and 2 (l % 4) + 1 of a row. A matrix instruction takes 16 columns of k,
 // and a lane holds four of them. Any four columns can be used, if both operands use the same ones. One piece serves two
 // instructions with 8 bytes per lane for 16-bit operands, and four instructions with 4 bytes per lane for e4m3.
-// Therefore no value moves between lanes, every read of shared memory is 16 bytes wide, and the lanes of a quarter warp
-// have no bank conflicts.
+// Therefore no values are exchanged between lanes, every read of shared memory is 16 bytes wide, and the lanes of a
+// quarter warp have no bank conflicts.
 //
 // Bits: the sum of an element over k adds blocks in order, and steps of a block in order, in every tile shape, kernel
 // and batch.
@@ -92,7 +92,7 @@ __device__ __forceinline__ u32 word_of(const uint4& v, int i) {  // i is a const
 #if __CUDA_ARCH__ >= 890
 constexpr float kCodeFactor = 1.0f, kCodeUp = 1.0f;
 
-// Converts four codes to two pairs of halves, in order. A NaN stays a NaN.
+// Converts four codes to two pairs of halves, in order. NaN codes are converted to NaN.
 __device__ __forceinline__ void widen_codes(u32 codes, u32& first, u32& second) {
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; }"
         : "=r"(first), "=r"(second) : "r"(codes));

@@ -3,8 +3,8 @@
 //
 // Bits: a sum over k adds blocks of 128 bytes in order. For e4m3, the tensor cores sum a block (four instructions)
 // from zero, and the result times the product of the two scales is added in float32. For bf16, the tensor cores
-// accumulate over all blocks. The number of columns of an instruction, and which operand is which, do not change the
-// bits; tests compare them.
+// accumulate over all blocks. Neither the number of columns of an instruction nor the order of its operands changes the
+// bits; tests compare these cases.
 #pragma once
 
 #include "ptx/async.cuh"

@@ -1,6 +1,7 @@
 import { byID } from "./dom.js";
 
-// base is the address of the server. This file is in the server's folder page, which a proxy may serve below a path.
+// base is the address of the server. This file is in the folder page of the server, to whose path a proxy may add a
+// prefix.
 const base = new URL("../", import.meta.url);
 
 const keyName = "sparrow-key " + base.pathname;
@@ -24,7 +25,7 @@ export function forgetKey() {
 
 export const address = (path) => new URL(path, base).href;
 
-// Fault is an error response. param is the field of the request that caused it, if the response names one.
+// Fault is an error response. param is the request field that has caused it, if the response names one.
 export class Fault extends Error {
   constructor(status, message, param) {
     super(message);
@@ -34,9 +35,9 @@ export class Fault extends Error {
 }
 
 let asking = null;
-let declined = 0; // number of times that the person closed the dialog without a key
+let declined = 0; // how often the user has closed the dialog without a key
 
-// askKey asks the person for a key, once for all requests that wait for it.
+// askKey shows a dialog for a key, once for all waiting requests.
 function askKey(why) {
   asking ??= new Promise((answer) => {
     const box = byID("key");
@@ -74,14 +75,14 @@ export async function send(path, { body, signal } = {}) {
       signal,
       body: body === undefined ? undefined : JSON.stringify(body),
     }).catch((err) => {
-      // Browsers report neither the cause nor the server.
+      // Browsers report neither the reason nor the address.
       throw signal?.aborted ? err : new Fault(0, "the server does not answer; is it still running?");
     });
     if (answer.ok) return answer;
     const fault = await faultOf(answer);
     if (answer.status !== 401) throw fault;
-    if (key() !== used) continue; // another request has asked for the key in the meantime
-    if (declined !== before) throw fault; // the person has closed the dialog without a key
+    if (key() !== used) continue; // another request has got a new key
+    if (declined !== before) throw fault; // the user has closed the dialog without a key
     const why = used ? "The server does not accept this key." : "Ask the operator of the server for a key.";
     if (!(await askKey(why))) throw fault;
   }
@@ -105,11 +106,11 @@ export async function text(path, options) {
   return (await send(path, options)).text();
 }
 
-// events reads a stream of server-sent events and yields their objects. It throws an error that the stream contains.
+// events yields the objects of a stream of server-sent events. An error in the stream is thrown.
 export async function* events(path, options) {
   const answer = await send(path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let pieces = []; // pieces of a line that is not complete yet
+  let pieces = []; // pieces of the incomplete line
   try {
     for (;;) {
       const { done, value } = await reader.read().catch((err) => {

@@ -6,9 +6,9 @@ import { Plans } from "./plans.js";
 import { Start } from "./start.js";
 import * as store from "./store.js";
 
-// app is shared by the views. It has the served model's name, the requests that were sent, and the function that
-// opens the explorer. recorded gives the explorer the recording that it shows when it is opened next. answered is a
-// promise of whether the chat shows an answer, and latest a promise of the request of the last answer.
+// app is shared by the views: the served model's name, the sent requests, and functions that connect views. explore
+// opens the explorer. recorded sets the recording that the explorer shows when it is opened. answered is a promise of
+// whether the chat shows an answer, latest a promise of the last answer's request.
 const app = {
   model,
   requests: [],
@@ -24,8 +24,7 @@ const views = { start: new Start(app), chat: new Chat(app), explorer: new Explor
 let shown = null;
 
 // explore opens the explorer for a request. found is {recording, position, passage}: a recording of the request, if
-// there is one, and the part of it that is shown first. at is an offset in the text of the answer whose token is
-// shown first, or -1.
+// there is one, and the part to show first. at is an offset in the answer's text, whose token is shown first, or -1.
 function explore(request, found, at = -1) {
   views.explorer.take(request, found, at);
   location.hash = "explorer";
@@ -33,7 +32,7 @@ function explore(request, found, at = -1) {
 
 function show(moved) {
   const name = location.hash.slice(1);
-  if (name === "main") return; // the link that skips the header
+  if (name === "main") return; // a link to the main content
   const next = views[name] ?? views.start;
   if (next === shown) return;
   shown?.hide();
@@ -67,8 +66,7 @@ byID("theme").addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
 
-// model returns a promise of the served model's name; requests wait for it. If it fails, the next request tries
-// again.
+// model returns a promise of the served model's name, which requests need. After an error, the next call tries again.
 function model() {
   served ??= ask().catch((err) => {
     served = null;
@@ -87,7 +85,7 @@ async function ask() {
   return first.id;
 }
 
-// trouble shows an error, with a button that asks the server again.
+// trouble shows an error and a button for another attempt.
 function trouble(text, remedy) {
   const again = async () => {
     await model();

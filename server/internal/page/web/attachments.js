@@ -2,20 +2,20 @@ import { json } from "./api.js";
 import { announce, button, count, el, plural } from "./dom.js";
 import { visible } from "./text.js";
 
-// The maximum size of a file that is put into a prompt; the server accepts bodies of up to 8 MiB.
+// Maximum size of an attached file in bytes; the server accepts bodies of up to 8 MiB.
 const largest = 4 << 20;
 
-// sizeOf returns text that states how much of a prompt a file takes.
+// sizeOf returns the size of a file as text: its tokens or, if unknown, its characters.
 export function sizeOf(file) {
   return file.tokens ? plural(file.tokens, "token") : `${count(file.text.length)} characters`;
 }
 
-// Attachments are the files of the next message.
+// Attachments holds the files that are attached to the next message.
 export class Attachments {
   // removed is called when the last file is removed.
   constructor(removed) {
     this.removed = removed;
-    this.files = []; // {name, text}
+    this.files = []; // {name, text, tokens}
     this.total = el("span", { class: "muted small total" });
     this.node = el("div", { class: "attached" }, this.total);
     this.picker = el("input", { type: "file", multiple: true, class: "unseen", tabIndex: -1, "aria-label": "Files" });
@@ -25,7 +25,7 @@ export class Attachments {
     });
   }
 
-  // accept takes files that are dropped on a node or pasted into it.
+  // accept adds listeners to a node, for files that are dropped on it or pasted into it.
   accept(node) {
     const over = (is) => node.classList.toggle("dropping", is);
     node.addEventListener("dragover", (e) => {
@@ -80,7 +80,7 @@ export class Attachments {
     announce(`${file.name} is attached`);
   }
 
-  // measure asks the server for the number of tokens of a file.
+  // measure requests the number of tokens of a file from the server.
   measure(file, size) {
     json("tokenize", { body: { prompt: file.text, add_special_tokens: false } }).then(
       (counted) => {
@@ -92,7 +92,7 @@ export class Attachments {
     );
   }
 
-  // sum returns text that states the number of tokens of several files together.
+  // sum returns the total number of tokens of several files as text.
   sum() {
     const known = this.files.length > 1 && this.files.every((f) => f.tokens);
     this.total.textContent = known
@@ -103,7 +103,7 @@ export class Attachments {
       : "";
   }
 
-  // drain moves the files to a message.
+  // drain returns all files and removes them.
   drain() {
     const files = this.files;
     this.files = [];

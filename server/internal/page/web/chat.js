@@ -9,7 +9,7 @@ import * as store from "./store.js";
 import { add, adopt, branch, choose, titleOf, unfinished, versions } from "./tree.js";
 import { Answer, asCode, facts, pointed, results, said, sideBySide } from "./turn.js";
 
-// The model inside the binary, its abilities, and questions that it answers, some of them about the example's log.
+// The built-in model, what it can do, and example questions, some of them about the example log.
 const builtin = {
   name: "sparrow-tiny",
   skills:
@@ -23,12 +23,12 @@ const builtin = {
   ],
 };
 
-// openName is the name under which the conversation that is shown is stored, so that a reloaded page shows it again.
+// openName is the key under which the id of the open conversation is stored, to restore it after a reload.
 const openName = "sparrow-open " + new URL(address("")).pathname;
 
 const hint = "Select a word of the answer to begin there";
 
-// The number of requests that the view of plans keeps.
+// Maximum number of requests that the view of plans lists.
 const remembered = 20;
 
 const copyOf = (m) =>
@@ -40,8 +40,7 @@ export class Chat {
     this.app = app;
     this.name = "chat";
     this.title = "Chat";
-    // Answers in progress, by the id of their conversation: {conversation, answer, behind: the message before it,
-    // stop}.
+    // Running answers by conversation id: {conversation, answer, behind: the message before the answer, stop}.
     this.running = new Map();
     this.options = new Options((question) => {
       this.entry.value ||= question;
@@ -55,7 +54,7 @@ export class Chat {
     this.ready = this.shelf.refresh().then((all) => this.reopen(all));
   }
 
-  // reopen shows the conversation that was shown before the page was reloaded, unless another one was begun.
+  // reopen shows the conversation that was open before a reload, unless another one was begun.
   reopen(all) {
     const last = all.find((c) => c.id === sessionStorage.getItem(openName));
     if (last && !this.current.messages.length && last.id !== this.current.id) this.open(last);
@@ -108,19 +107,18 @@ export class Chat {
 
   show() {
     if (innerWidth > 800) this.home();
-    this.grow(); // the box had no height before it was shown
+    this.grow(); // the text box has no height before it is visible
   }
 
   hide() {}
 
-  // home sets the focus to the element that is used next. On narrow screens that is not the message box, because the
-  // keyboard would cover the thread.
+  // home focuses the message box or, on narrow screens, where a keyboard would cover the thread, the thread.
   home() {
     (innerWidth > 800 ? this.entry : this.thread).focus({ preventScroll: true });
   }
 
-  // open shows a conversation. With again, a reloaded page shows it, too. An answer in progress in another conversation
-  // continues.
+  // open shows a conversation. With again, it is shown after a reload too. Running answers of other conversations
+  // continue.
   open(conversation, again = true) {
     if (this.current) drafts.keep(this.current, { text: this.entry.value, files: this.attachments.drain() });
     this.current = adopt(conversation);
@@ -133,17 +131,17 @@ export class Chat {
     this.render();
     this.busy(this.running.has(conversation.id));
     this.shelf.mark();
-    if (innerWidth <= 800) this.side.open = false; // the list leaves no space for the thread
+    if (innerWidth <= 800) this.side.open = false; // the list would cover the thread
     this.home();
   }
 
-  // leave ends the answer of a conversation that is deleted, and shows another conversation if this one is shown.
+  // leave stops the answer of a deleted conversation. If the conversation is open, it opens another one.
   leave(conversation) {
     this.stop(conversation);
     if (conversation.id === this.current.id) this.open(fresh());
   }
 
-  // keepSoon stores the settings of a conversation when typing has stopped.
+  // keepSoon stores the settings of a conversation after a pause in typing.
   keepSoon() {
     const conversation = this.current;
     clearTimeout(this.keeping);
@@ -152,7 +150,7 @@ export class Chat {
     }, 300);
   }
 
-  // render shows the whole conversation.
+  // render shows all messages of the conversation.
   render() {
     const { messages } = this.current;
     this.thread.replaceChildren(...messages.map((m, i) => this.message(m, i)));
@@ -163,7 +161,7 @@ export class Chat {
     this.toEnd();
   }
 
-  // find marks the words of a search in the conversation, and scrolls to the first of them.
+  // find highlights the words of a search in the conversation, and scrolls to the first one.
   find(words) {
     const ranges = [];
     const walk = document.createTreeWalker(this.thread, NodeFilter.SHOW_TEXT);
@@ -184,8 +182,7 @@ export class Chat {
     this.bring(ranges[0]);
   }
 
-  // redraw shows the conversation again, scrolled so that the box of a message is where the old box was, and returns
-  // the new box.
+  // redraw renders the conversation again, with message m at the same position on the screen, and returns its new box.
   redraw(old, m) {
     const { top } = old.getBoundingClientRect();
     this.render();
@@ -195,7 +192,7 @@ export class Chat {
     return box;
   }
 
-  // welcome returns the content of an empty conversation: suggestions for questions.
+  // welcome returns the content of an empty conversation: suggested questions.
   welcome() {
     const box = el(
       "div",
@@ -261,12 +258,12 @@ export class Chat {
     return this.current.messages.findLastIndex((m) => m.role === "assistant" && !m.fault);
   }
 
-  // requestAt returns the request that the message at an index answers.
+  // requestAt returns the request whose answer is the message at an index.
   async requestAt(at) {
     return requestOf(this.current, await this.app.model(), at);
   }
 
-  // foot returns the buttons for the actions on an answer.
+  // foot returns the buttons below an answer.
   foot(m, at, box) {
     const last = at === this.current.messages.length - 1;
     const request = () => this.requestAt(at);
@@ -294,7 +291,7 @@ export class Chat {
     );
   }
 
-  // versions returns buttons that show the other versions of the message at an index.
+  // versions returns the buttons that select another version of a message.
   versions(m) {
     const list = versions(this.current, m);
     if (list.length < 2) return null;
@@ -352,13 +349,13 @@ export class Chat {
     sends(text, send);
     text.addEventListener("keydown", (e) => {
       if (e.key !== "Escape") return;
-      e.stopPropagation(); // so that an answer in progress continues
+      e.stopPropagation(); // so that a running answer is not stopped
       cancel();
     });
     text.focus();
   }
 
-  // again requests another answer to the first messages of the conversation; the other messages are kept as a version.
+  // again requests another answer after the first length messages; later messages are kept as another version.
   again(length) {
     this.stop();
     this.current.messages.length = length;
@@ -366,7 +363,7 @@ export class Chat {
     this.ask();
   }
 
-  // grow adapts the height of the box to its text, and stores the text.
+  // grow adapts the height of the text box to its text, and stores the draft.
   grow() {
     drafts.keep(this.current, { text: this.entry.value, files: this.attachments.files });
     this.entry.style.height = "auto";
@@ -392,7 +389,7 @@ export class Chat {
     this.running.get(conversation.id)?.stop.abort();
   }
 
-  // live returns the object of a conversation that is shown or gets an answer, instead of the stored copy.
+  // live returns the object in memory of a conversation that is open or has a running answer, otherwise the stored one.
   live(kept) {
     return kept.id === this.current.id ? this.current : (this.running.get(kept.id)?.conversation ?? kept);
   }
@@ -412,7 +409,7 @@ export class Chat {
     };
     this.running.set(conversation.id, run);
     this.busy(true);
-    store.put(conversation).then(() => this.shelf.refresh()); // so that the question is not lost if the answer fails
+    store.put(conversation).then(() => this.shelf.refresh()); // store the question, in case the answer fails
     this.thread.append(answer.node);
     this.toEnd();
     let kept = Date.now();
@@ -420,7 +417,7 @@ export class Chat {
       answer.show(message);
       answer.reading.show(progress);
       if (this.current === conversation) this.follow();
-      // The received part of the answer is stored once a second, so that it is not lost if the page is reloaded.
+      // Store the received text once a second, for the case that the page is reloaded.
       if (message.content && Date.now() - kept > 1000 && !replaced() && !conversation.removed) {
         kept = Date.now();
         store.put(unfinished(conversation, message, behind), false);
@@ -433,14 +430,14 @@ export class Chat {
     }
     const m = reply.message;
     add(conversation, m, behind);
-    await store.put(conversation); // stored before it looks complete, because the page may then be closed
+    await store.put(conversation); // store before the answer looks complete, because the page may then be closed
     end();
     const question = conversation.messages.findLast((x) => x.role === "user")?.content ?? "";
     this.app.requests.unshift({ title: question, stats: m.stats });
     this.app.requests.length = Math.min(this.app.requests.length, remembered);
     if (conversation.messages.at(-1) !== m) answer.node.remove(); // another version is shown now
     else if (answer.node.isConnected) {
-      // The nodes are kept, so that text that is being read does not move.
+      // Keep the nodes, so that text does not move while it is read.
       answer.show(m, true);
       for (const old of this.thread.querySelectorAll(".foot .only-last")) old.hidden = true;
       answer.node.dataset.id = m.id;
@@ -452,7 +449,7 @@ export class Chat {
     this.shelf.refresh();
   }
 
-  // receive reads an answer until it ends, completely or with an error. changed is called at most once per frame.
+  // receive reads an answer to its end or to an error. changed is called at most once per frame.
   async receive(conversation, signal, changed) {
     const reply = new Reply();
     const m = reply.message;
@@ -484,8 +481,8 @@ export class Chat {
     return reply;
   }
 
-  // busy shows either the button that stops the answer or the button that sends. The focus is kept when a button is
-  // hidden or drawn again.
+  // busy shows either the button for stopping the answer or the one for sending. A focused button that is hidden passes
+  // the focus on.
   busy(is) {
     const at = document.activeElement;
     this.sendButton.hidden = is;
@@ -494,7 +491,7 @@ export class Chat {
     if (!is && at === this.stopButton) this.home();
   }
 
-  // bring scrolls only the thread, until an element or a range is visible, or at least its beginning.
+  // bring scrolls the thread, but not the page, until an element or range, or at least its beginning, is visible.
   bring(part) {
     const [box, at] = [this.thread, part].map((x) => x.getBoundingClientRect());
     this.following = false;
@@ -504,20 +501,21 @@ export class Chat {
     this.scrolled();
   }
 
-  // toEnd scrolls to the end and stays there.
+  // toEnd scrolls to the end, also when text is added later.
   toEnd() {
     this.following = true;
     this.follow();
   }
 
-  // follow keeps the end visible unless the person has scrolled away from it; then the button leads back to the end.
+  // follow scrolls to the end unless the user has scrolled away from it; then it shows a button for scrolling to the
+  // end.
   follow() {
     if (this.following) this.thread.scrollTop = this.thread.scrollHeight;
     this.endButton.hidden = this.following;
   }
 
-  // scrolled detects whether the person has scrolled away from the end or back to it. Content that is added below does
-  // not scroll the thread.
+  // scrolled detects whether the user has scrolled away from the end or back to it. Adding content at the end is not
+  // scrolling.
   scrolled() {
     const t = this.thread;
     const left = t.scrollHeight - t.scrollTop - t.clientHeight;

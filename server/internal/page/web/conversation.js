@@ -1,5 +1,5 @@
-// A conversation as it is stored, and the request that is made from it. A message is {role, content, files,
-// reasoning, calls, ...}; files are {name, text} and are put before the typed text.
+// Conversations as they are stored, and their requests. A message is {role, content, files, reasoning, calls, ...}.
+// Files are {name, text} and precede the typed text.
 
 export function fresh() {
   return {
@@ -7,13 +7,13 @@ export function fresh() {
     title: "",
     updated: 0,
     system: "",
-    messages: [], // the branch that is shown, see tree.js
+    messages: [], // messages of the visible branch, see tree.js
     all: [],
     parameters: {},
   };
 }
 
-// withFiles returns the text of a message after its documents, in the form in which `sparrow run --file` writes them.
+// withFiles returns the text of a message preceded by its files, in the format of `sparrow run --file`.
 export function withFiles(message) {
   if (!message.files?.length) return message.content;
   const texts = message.files.map((f) => f.text.trim()).join("\n\n");
@@ -26,7 +26,7 @@ export function wireMessages(conversation, upTo = conversation.messages.length) 
     if (m.role === "user") list.push({ role: "user", content: withFiles(m) });
     if (m.role === "tool") list.push({ role: "tool", tool_call_id: m.call, content: m.content });
     if (m.role === "assistant" && (m.content || m.calls?.length)) {
-      // without messages that failed before they had any content
+      // omit messages that failed before they had content
       const out = { role: "assistant", content: m.content };
       if (m.calls?.length) {
         out.tool_calls = m.calls.map((c) => ({
@@ -43,8 +43,8 @@ export function wireMessages(conversation, upTo = conversation.messages.length) 
 
 const numbers = ["temperature", "top_p", "max_tokens", "seed"];
 
-// requestOf returns the request body for a conversation. Fields that are empty are omitted, so that the server's
-// defaults apply.
+// requestOf returns the request body for a conversation. Empty fields are omitted, so that the server uses its
+// defaults.
 export function requestOf(conversation, model, upTo) {
   const p = conversation.parameters;
   const body = { model, messages: wireMessages(conversation, upTo) };
@@ -55,16 +55,16 @@ export function requestOf(conversation, model, upTo) {
   return body;
 }
 
-// Reply collects the chunks of one answer.
+// Reply joins the chunks of one answer.
 export class Reply {
   constructor() {
     this.begun = performance.now();
     this.message = { role: "assistant", content: "", reasoning: "", calls: [] };
-    this.tokens = []; // texts of tokens, if log probabilities were requested
+    this.tokens = []; // texts of the tokens, if log probabilities were requested
     this.finish = "";
     this.usage = null;
     this.trace = null;
-    this.progress = null; // progress of reading the prompt, until the answer begins
+    this.progress = null; // progress of the prompt, until the answer begins
   }
 
   add(chunk) {
@@ -87,8 +87,8 @@ export class Reply {
     this.trace = chunk.sparrow?.traces?.[0] ?? this.trace;
   }
 
-  // stats returns the numbers that are shown below an answer and stored with it. Speeds are computed from the server's
-  // own times: chunks may arrive together, so their times of arrival do not show the speed.
+  // stats returns the numbers below an answer. Rates are computed from the server's times, because several chunks may
+  // arrive together.
   stats() {
     const out = { total: performance.now() - this.begun };
     if (this.usage) {

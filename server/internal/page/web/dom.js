@@ -1,8 +1,8 @@
-// All nodes are created by el. It turns texts into text nodes, so that no text of a model or a server is ever
+// All nodes are created with el, which converts strings to text nodes, so that no text of a model or server is
 // interpreted as markup.
 
-// el creates an element. Names in props are "class", "on..." for listeners, and otherwise properties if the element
-// has them, or attributes. Values of null, undefined and false are ignored.
+// el creates an element. Names in props are "class", "on..." for listeners, properties of the element, or attributes.
+// The values null, undefined and false are ignored.
 export function el(tag, props, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -19,12 +19,12 @@ export function el(tag, props, ...children) {
 
 export const byID = (id) => document.getElementById(id);
 
-// button returns a button that does not submit a form.
+// button returns a button of type button, which does not submit a form.
 export function button(text, onclick, props) {
   return el("button", { type: "button", onclick, ...props }, text);
 }
 
-// field returns a control with its label above it. They are connected by the control's id.
+// field returns a control with a label above it.
 let fields = 0;
 export function field(name, control, hint) {
   control.id ||= `field-${++fields}`;
@@ -37,7 +37,7 @@ export function field(name, control, hint) {
   return el("div", { class: "field" }, parts);
 }
 
-// sends calls a function when Enter is pressed in a text field. Shift+Enter inserts a line break.
+// sends adds a listener that calls act when Enter is pressed in a text field. Shift+Enter inserts a line break.
 export function sends(control, act) {
   control.addEventListener("keydown", (e) => {
     if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
@@ -56,7 +56,7 @@ export function choice(options, value, onchange) {
   return node;
 }
 
-// announce passes a text to screen readers. It is not used for streams, which would flood them.
+// announce makes screen readers read a text. It is not used for streamed text, which is too frequent.
 export function announce(text) {
   byID("status").textContent = text;
 }
@@ -79,8 +79,8 @@ export function percent(part, whole) {
   return `${p >= 10 || p === 0 ? Math.round(p) : p.toFixed(1)} %`;
 }
 
-// copy copies text to the clipboard. Pages that were not loaded over TLS or from this machine may not use it; they
-// select the text instead.
+// copy copies text to the clipboard. Without TLS, except on localhost, browsers do not allow this; then the text in
+// from is selected instead.
 export async function copy(text, from) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,7 +1,7 @@
 import { address } from "./api.js";
 
-// Drafts are messages that were not sent yet, one for each conversation. Conversations without messages share one.
-// Texts are stored in the browser, files are kept until the page is closed.
+// Drafts are unsent messages, one per conversation; conversations without messages share one. Texts are stored in the
+// browser, files are in memory.
 
 const files = new Map();
 const name = (id) => `sparrow-draft ${new URL(address("")).pathname} ${id}`;
@@ -14,7 +14,7 @@ export function keep(conversation, draft) {
     if (draft.text) localStorage.setItem(name(id), draft.text);
     else localStorage.removeItem(name(id));
   } catch {
-    // the text is longer than the browser stores: a reloaded page shows the last stored text
+    // the text is too long for the browser's storage; after a reload, the last stored text is shown
   }
 }
 

@@ -1,7 +1,7 @@
 import { count, el } from "./dom.js";
 import { Grid, cell, shade } from "./picture.js";
 
-// ExpertPicture shows which experts computed rows: layers by experts.
+// ExpertPicture draws which experts computed rows, as a table of layers by experts.
 export class ExpertPicture {
   constructor() {
     this.grid = new Grid("Layers by experts", 60);
@@ -15,7 +15,7 @@ export class ExpertPicture {
     this.grid.setHeight(Math.max(24, Math.min(360, recording.expertLayers.length * 14)));
   }
 
-  // show draws the weights of all given rows together; what is text that describes the rows.
+  // show draws the sum of the expert weights of the given rows; what describes the rows.
   show(rows, what) {
     const { experts, expertLayers } = this.recording;
     if (!experts) return;

@@ -14,11 +14,11 @@ import { TokenText } from "./tokens.js";
 import { fileName, save } from "./transfer.js";
 import { told } from "./turn.js";
 
-// The time in milliseconds for which each token is shown while the answer is played.
+// Time in milliseconds for which a token is shown while the answer is played.
 const stay = 500;
 
-// Classes of tokens: none, six steps of heat, never attended to, attended to in one of two layers, in the other, in
-// both.
+// CSS classes of tokens: none, six levels of attention, never attended to, attended to in the first of two layers, in
+// the second, in both.
 const classes = ["", "h1", "h2", "h3", "h4", "h5", "h6", "never", "a", "b", "ab"];
 const [hottest, never, first, second, both] = [6, 7, 8, 9, 10];
 
@@ -53,7 +53,7 @@ export class Explorer {
     );
   }
 
-  // buildNothing returns the content that is shown until there is a recording.
+  // buildNothing creates the content that is shown if there is no recording.
   buildNothing() {
     const latest = async () => this.ask(await this.app.latest());
     this.fromChat = button("Record the latest answer of the chat", () => latest().catch(() => {}), { hidden: true });
@@ -80,7 +80,7 @@ export class Explorer {
     );
   }
 
-  // example fills in a question about the log as the prompt.
+  // example sets a question about the example log as the prompt.
   async example() {
     this.prompt.value = withFiles({ files: [{ text: await fetchText("page/station.txt") }], content: question });
   }
@@ -208,8 +208,7 @@ export class Explorer {
     );
   }
 
-  // buildPlayer creates the two parts that stay visible while the rest is scrolled: the answer, and the picture of one
-  // of its tokens.
+  // buildPlayer creates the parts that do not scroll: the answer, and the picture of one of its tokens.
   buildPlayer() {
     const player = el(
       "div",
@@ -264,15 +263,15 @@ export class Explorer {
     this.pause();
   }
 
-  // take sets the request that is recorded when the view is shown. found is its recording if there is one, with the
-  // position and the passage that are shown first if they are known; at is an offset in the text of the answer, or -1.
+  // take sets the request that is recorded when the view is shown. found is {recording, position, passage} if there
+  // already is a recording. at is an offset in the answer's text, whose token is shown first, or -1.
   take(request, found, at = -1) {
     this.waiting = { request, found, at };
     const last = request.messages.at(-1);
     if (last?.role === "user") this.prompt.value = last.content;
   }
 
-  // ask records an answer. The token at the given offset of its text is shown first, unless the offset is -1.
+  // ask requests and records an answer. at is an offset in its text, whose token is shown first, or -1.
   async ask(request, at = -1) {
     this.stop?.abort();
     const stop = (this.stop = new AbortController());
@@ -305,7 +304,7 @@ export class Explorer {
     this.progress.textContent = "";
     if (this.stop !== stop) return; // another recording has begun
     const failed = this.tools.hidden;
-    this.tools.hidden = !this.recording; // the previous recording is kept
+    this.tools.hidden = !this.recording; // the previous recording, if there is one, is still shown
     this.nothing.hidden = Boolean(this.recording);
     const waited = document.activeElement === this.stopper;
     this.submit.hidden = false;
@@ -318,7 +317,7 @@ export class Explorer {
     this.fault.textContent = message;
   }
 
-  // open shows a recording, beginning at a known passage or at the token with the strongest attention.
+  // open shows a recording, first at the given passage or at the token with the strongest attention.
   open(recording, found) {
     this.pause();
     this.fault.hidden = true;
@@ -361,7 +360,7 @@ export class Explorer {
     announce(`Recorded ${plural(this.outputs.length, "token")}`);
   }
 
-  // remember offers earlier recorded answers that begin with the same text for comparison.
+  // remember lists earlier recordings that begin with the same text, to compare with this one.
   remember(recording) {
     this.before = (this.before ?? []).filter((r) => r !== recording).slice(-4);
     const same = (r) => {
@@ -377,8 +376,7 @@ export class Explorer {
     this.before.push(recording);
   }
 
-  // explainWhole explains why every token of a short text is attended to. The server provides the model's number of
-  // keys.
+  // explainWhole shows why every token of a short text is attended to. The server returns the model's top-k.
   async explainWhole() {
     const { recording } = this;
     try {
@@ -390,17 +388,16 @@ export class Explorer {
         : " This model has no indexer: every layer reads every token.";
       this.update();
     } catch {
-      // the summary is complete without it
+      // the summary is complete without the number
     }
   }
 
-  // choose selects one token of the answer.
+  // choose selects a token of the answer by index.
   choose(index) {
     this.index = Math.max(0, Math.min(this.outputs.length - 1, index));
     this.slider.value = String(this.index);
     this.update();
-    // This is done after all changes of the page, because asking for the position of a token makes the browser compute
-    // the layout.
+    // After all other changes, because reading the position of a token makes the browser compute the layout.
     const position = this.outputs[this.index];
     if (!this.answer.shows(position)) this.answer.reveal(position);
   }
@@ -410,7 +407,7 @@ export class Explorer {
     if (at >= 0) this.choose(at);
   }
 
-  // follow selects a part of the text whose attention is shown as a path.
+  // follow selects a range of the text, and shows which tokens of the answer attended to it.
   follow(from, to) {
     this.needle = [from, to];
     this.update();
@@ -431,8 +428,8 @@ export class Explorer {
     this.showBest();
   }
 
-  // showBest scrolls to the text that was attended to most in the middle of the prompt: nearly every token attends to
-  // its beginning and its end.
+  // showBest scrolls to the passage with the most attention, except at the beginning and end of the prompt, to which
+  // nearly every token attends.
   showBest() {
     const inside = this.found.find((f) => f.from > 0 && f.to < this.recording.prompt) ?? this.found[0];
     if (inside && !this.text.shows(inside.from)) this.text.reveal(inside.from);
@@ -445,21 +442,21 @@ export class Explorer {
     this.player.setAttribute("aria-pressed", "false");
   }
 
-  // once computes a value of the whole answer once for each choice of layers.
+  // once computes a value for the whole answer, and caches it by its arguments.
   once(name, layers, byScore, compute) {
     const key = `${name} ${layers} ${byScore}`;
     if (!this.kept.has(key)) this.kept.set(key, compute());
     return this.kept.get(key);
   }
 
-  // rowHeat returns how much each position was attended to for one token.
+  // rowHeat returns how much one token attended to each position.
   rowHeat(position, layers, byScore) {
     const sums = new Float32Array(this.recording.tokens.length);
     return { sums, most: heat(this.recording.rowOf(position), layers, sums, byScore) };
   }
 
-  // wholeHeat returns how much each position was attended to for the whole answer, and the number of positions that
-  // were never attended to.
+  // wholeHeat returns how much all tokens of the answer attended to each position, and the number of positions without
+  // attention.
   wholeHeat(layers, byScore) {
     return this.once("heat", layers, byScore, () => {
       const out = { sums: new Float32Array(this.recording.tokens.length), most: 0, never: 0 };
@@ -479,7 +476,7 @@ export class Explorer {
     );
   }
 
-  // update draws everything again for the current selection.
+  // update draws the view for the current selection.
   update() {
     const r = this.recording;
     const position = this.outputs[this.index];
@@ -537,7 +534,7 @@ export class Explorer {
       }
     }
     const [from, to] = this.needle ?? [-1, -1];
-    // Pools and blocks are shown in views of selections, but not in views that compare selections.
+    // Pools and blocks are shown only if selections are not compared.
     const rows = this.scope.value === "answer" ? this.outputs.map((p) => this.recording.rowOf(p)) : [row];
     const plain = !rival && !pair && this.mark.value === "looked";
     const pool = plain ? pools(rows, layers, n) : null;
@@ -608,7 +605,8 @@ function fill(select, options) {
   select.value = options[0][0];
 }
 
-// foundAt returns the token of an answer at an offset of its text, or undefined. The text may follow reasoning.
+// foundAt returns the position of the token at an offset in the answer's text, which may follow reasoning, or
+// undefined.
 function foundAt(recording, offset, text) {
   if (offset < 0) return undefined;
   let length = -Math.max(0, recording.text(recording.outputs[0], recording.tokens.length).lastIndexOf(text));
@@ -619,7 +617,7 @@ function foundAt(recording, offset, text) {
   return undefined;
 }
 
-// strongestOf returns the strongest attention of some tokens and its passage; undefined without scores.
+// strongestOf returns the strongest attention of the given tokens and its passage, or undefined without scores.
 function strongestOf(recording, outputs) {
   const peak = strongest(recording, outputs);
   if (!peak) return undefined;

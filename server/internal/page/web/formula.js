@@ -1,9 +1,9 @@
 import { visible } from "./text.js";
 
-// Formulas: a part of TeX is converted to MathML, which browsers draw themselves. Supported are numbers, letters,
-// operators, ^ and _, groups, \frac, \sqrt, \binom, Greek letters, the symbols below, \left and \right, \text and
-// similar commands, accents, sums and integrals with limits, names of functions, and matrix, pmatrix, bmatrix,
-// vmatrix, cases and aligned. An unknown command is shown by its name.
+// Formulas: a subset of TeX is converted to MathML, which browsers render. Supported are numbers, letters, operators, ^
+// and _, groups, \frac, \sqrt, \binom, Greek letters, the symbols below, \left and \right, \text and similar commands,
+// accents, sums and integrals with limits, names of functions, and matrix, pmatrix, bmatrix, vmatrix, cases and
+// aligned. An unknown command is shown as its name.
 
 const space = "http://www.w3.org/1998/Math/MathML";
 
@@ -72,11 +72,11 @@ const symbols = pairs(operators);
 const bigs = pairs(large);
 const names = new Set(functions.split(" "));
 const deepest = 40;
-// Texts are single pieces, so that their spaces are kept.
+// Texts are single tokens, so that their spaces are kept.
 const pieces =
   /\\(?:text|textbf|textit|mathrm|operatorname\*?)\s*\{[^{}]*\}|\\(?:[A-Za-z]+\*?|[^])|\d+(?:[.,]\d+)*|\S/gu;
 
-// formula draws TeX. The TeX source is also available as text, for screen readers.
+// formula returns a TeX formula as MathML. The TeX source is included as text, for screen readers.
 export function formula(tex, block = false) {
   const math = mk("math", [new Parser(tex).all()], block ? { display: "block" } : {});
   math.setAttribute("aria-label", visible(tex.trim()).slice(0, 400));
@@ -99,7 +99,7 @@ class Parser {
     return row;
   }
 
-  // row parses a row up to the token that ends it.
+  // row parses atoms up to one of the tokens ends.
   row(ends) {
     const out = mk("mrow");
     while (this.at < this.tokens.length) {
@@ -136,7 +136,7 @@ class Parser {
     return mk("mo", ["′".repeat(n)]);
   }
 
-  // argument parses one argument that follows after the given number of tokens.
+  // argument parses one argument, after skipping the given number of tokens.
   argument(skip = 0) {
     this.at += skip;
     if (this.at >= this.tokens.length) return mk("mrow");
@@ -217,7 +217,7 @@ class Parser {
     return mk("mroot", [this.argument(1), index]);
   }
 
-  // plain returns the text of a group without spaces.
+  // plain returns the text of a group, without its spaces.
   plain() {
     if (this.tokens[this.at] !== "{") return this.tokens[this.at++] ?? "";
     let out = "";

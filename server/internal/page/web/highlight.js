@@ -1,8 +1,8 @@
 import { el } from "./dom.js";
 import { visible } from "./text.js";
 
-// Colours of code: comments, strings, numbers and the keywords of a language. They are estimated line by line, which
-// is cheap, and not parsed. Code in an unknown language has only strings, numbers and comments.
+// Syntax highlighting of comments, strings, numbers and keywords, by a regular expression per line, without parsing.
+// For unknown languages, keywords are not highlighted.
 
 const words = (text) => new Set(text.split(" "));
 const cLike =
@@ -69,7 +69,7 @@ const families = {
 };
 const byName = new Map(Object.entries(families).flatMap(([f, all]) => all.split(" ").map((n) => [n, f])));
 
-// Comments to the end of the line, by family of languages.
+// Beginning of comments up to the end of a line, by family of languages.
 const lineComment = { python: "#", shell: "#", json: "#", sql: "--" };
 
 export class Highlighter {
@@ -77,7 +77,7 @@ export class Highlighter {
     const name = language.trim().toLowerCase().split(/[\s{]/)[0];
     this.family = byName.get(name) ?? "";
     this.plain = ["text", "txt", "plain", "plaintext", "output", "log", "diff", "markdown", "md"].includes(name);
-    this.until = ""; // marker that ends a comment or a string of several lines
+    this.until = ""; // end of the current comment or string of several lines
     const comment = lineComment[this.family] ?? (this.family ? "//" : "//|#");
     const block = this.family === "python" ? "\"\"\"|'''" : "/\\*|<!--";
     this.pattern = new RegExp(
@@ -88,14 +88,14 @@ export class Highlighter {
     );
   }
 
-  // line returns the node of a complete line, including its end.
+  // line returns the node of a complete line.
   line(text) {
     const node = el("span");
     this.until = this.fill(node, text, this.until);
     return node;
   }
 
-  // guess returns the node of a line that may still grow.
+  // guess returns the node of an incomplete line.
   guess(text) {
     const node = el("span");
     this.fill(node, text, this.until);

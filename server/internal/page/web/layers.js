@@ -2,10 +2,9 @@ import { button, count, el } from "./dom.js";
 import { Grid, band, cell, flag } from "./picture.js";
 import { visible } from "./text.js";
 
-// LayerPicture draws the positions that a row attended to: one line per layer, with positions from left to right, to
-// scale.
+// LayerPicture draws the positions that a row attended to, with one line per layer and positions from left to right.
 export class LayerPicture {
-  // go is called with the position that was clicked.
+  // go is called with a position when it is clicked.
   constructor(go) {
     this.go = go;
     this.grid = new Grid("Layers by positions", 120);
@@ -50,7 +49,7 @@ export class LayerPicture {
     );
   }
 
-  // show draws a row. pair has two layers that are compared, or null; needle is a range, or null.
+  // show draws a row. pair holds two layers to compare, needle a range to highlight; both may be null.
   show(row, position, pair, needle, described) {
     Object.assign(this, { row, position, pair, needle });
     this.grid.show((pixels) => this.draw(pixels));

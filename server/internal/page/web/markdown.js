@@ -3,15 +3,14 @@ import { formula } from "./formula.js";
 import { Highlighter } from "./highlight.js";
 import { visible } from "./text.js";
 
-// Markdown as models write it: headings, emphasis, lists with tasks, quotes, tables, links, code, rules and formulas.
-// All nodes are created by el, so that no text is ever interpreted as markup: HTML in it is shown as text. Pictures
-// are never loaded; they become links. Links lead only to http, https and mail addresses. A line break in a paragraph
-// is kept, and an underlined line is shown as a line above a rule.
+// Renders Markdown: headings, emphasis, lists with tasks, quotes, tables, links, code, rules and formulas. HTML is
+// shown as text, because all nodes are created with el. Images become links. Only http, https and mailto links are
+// allowed. Line breaks in paragraphs are kept. Underlined headings are not supported.
 
-// The maximum length of a paragraph. A longer text is divided, because laying out a line of megabytes again for every
+// Maximum length of a paragraph. Longer paragraphs are divided, because the layout of a very long line for every new
 // token would block the page.
 const longest = 4096;
-const listLongest = 16384; // maximum length of a list that is drawn again for every token
+const listLongest = 16384; // maximum length of a list that is rendered again for every new token
 const deepest = 8; // maximum nesting of quotes and lists; deeper ones are shown as text
 
 const patterns = {
@@ -24,8 +23,8 @@ const patterns = {
   display: /^ {0,3}(\$\$|\\\[)/,
 };
 
-// Rich shows Markdown that grows. Blocks before the last one never change again, so that nothing flickers and the
-// work for a token does not grow with the answer.
+// Rich renders growing Markdown. Only the last block is rendered again, so that the time per token does not depend on
+// the length of the answer.
 export class Rich {
   constructor(node) {
     this.node = node;
@@ -35,14 +34,14 @@ export class Rich {
   reset() {
     this.node.replaceChildren();
     this.text = "";
-    this.done = 0; // length of the text in closed blocks
+    this.done = 0; // length of the text in completed blocks
     this.open = null; // node of the last block
-    this.code = null; // the block if it is code
-    this.rest = 0; // time before which nothing is drawn
+    this.code = null; // the last block if it is code
+    this.rest = 0; // time before which the last block is not rendered again
   }
 
-  // set shows a text that begins with the previous one, or a different text. A last block that takes long to draw, such
-  // as a table of thousands of rows, is drawn less often until the text has ended.
+  // set renders a text, which usually begins with the previous text. If the last block takes long to render, such as a
+  // large table, it is rendered less often until the text has ended.
   set(text, ended = false) {
     if (!text.startsWith(this.text)) this.reset();
     const begun = performance.now();
@@ -74,10 +73,10 @@ export class Rich {
     this.open = null;
   }
 
-  // grow shows code that may still grow: each complete line is written once.
+  // grow renders code that may still grow, one line at a time.
   grow(b) {
     if (this.code?.language !== b.language) {
-      // the name of the language may arrive in pieces
+      // the name of the language may be incomplete
       this.code = new Code(b.language);
       if (this.open) this.open.replaceWith(this.code.node);
       else this.node.append(this.code.node);
@@ -87,7 +86,7 @@ export class Rich {
   }
 }
 
-// Code is a box of code with its language and a button that copies it.
+// Code is a block of code with its language and a button that copies it.
 class Code {
   constructor(language) {
     const name = visible(language).slice(0, 40);
@@ -116,13 +115,13 @@ class Code {
   }
 }
 
-// blocks divides text from an offset on into blocks: {kind, from, to, ...}. The last one may still grow.
+// blocks divides text after an offset into blocks {kind, from, to, ...}. The last block may be incomplete.
 export function blocks(text, from = 0, most = longest) {
   const out = [];
   for (let at = from; at < text.length;) {
     const near = text.slice(at, at + most + 1);
     if (near.length > most && !near.includes("\n") && !patterns.quote.test(near) && !patterns.item.test(near)) {
-      const b = paragraphAt(near, 0, most); // only a part of the line is searched for every piece
+      const b = paragraphAt(near, 0, most); // search only a part of the line
       out.push({ ...b, from: at, to: at + b.to });
       at += b.to;
       continue;
@@ -145,7 +144,7 @@ function lineAt(text, at) {
   return end < 0 ? [text.slice(at), text.length] : [text.slice(at, end).replace(/\r$/, ""), end + 1];
 }
 
-// blockAt parses the block whose first line begins at an offset.
+// blockAt parses the block whose first line begins at offset at.
 function blockAt(text, at, line, next, most) {
   if (line.length <= 400) {
     let found;
@@ -180,7 +179,7 @@ function fenced(text, at, fence, language) {
   }
 }
 
-// displayed parses a formula that is a block. It is shown as text until it is closed.
+// displayed parses a formula in a block of its own. Until it is complete, it is shown as text.
 function displayed(text, from, open, mark, next) {
   const close = text.indexOf(mark === "$$" ? "$$" : "\\]", open + 2);
   if (close < 0 || close - open > 20000) return { kind: "paragraph", text: text.slice(from, next), to: next };
@@ -200,7 +199,7 @@ function quoteAt(text, at) {
   return { kind: "quote", text: inner, to: at };
 }
 
-// listAt parses the items of a list. Lines that are indented below an item belong to the item.
+// listAt parses the items of a list. Lines that are indented more than an item belong to it.
 function listAt(text, at, first) {
   const ordered = /\d/.test(first[2]);
   const b = { kind: "list", ordered, start: ordered ? parseInt(first[2], 10) : 1, items: [] };
@@ -216,7 +215,7 @@ function listAt(text, at, first) {
       if (b.items.length) b.items[b.items.length - 1] += "\n";
     } else if (item && item[1].length < Math.max(width, 2) && !patterns.rule.test(line)) {
       if (/\d/.test(item[2]) !== ordered) break;
-      if (at - begun > listLongest) break; // the list continues as another list from here
+      if (at - begun > listLongest) break; // divide a long list
       width = item[0].length > item[1].length + 5 ? item[1].length + 2 : item[0].length;
       b.items.push(line.slice(item[0].length) + "\n");
       blank = false;
@@ -224,7 +223,7 @@ function listAt(text, at, first) {
       b.items[b.items.length - 1] += line.slice(Math.min(indent, width)) + "\n";
       blank = false;
     } else if (!blank && !begins(line)) {
-      b.items[b.items.length - 1] += line + "\n"; // a continuation line of the same paragraph without indentation
+      b.items[b.items.length - 1] += line + "\n"; // a line that continues a paragraph without indentation
     } else break;
     at = next;
   }
@@ -232,13 +231,13 @@ function listAt(text, at, first) {
   return b;
 }
 
-// begins returns whether a line begins a block other than a paragraph.
+// begins returns whether a line is the beginning of a block other than a paragraph.
 function begins(line) {
   if (line.length > 400) return false;
   return ["fence", "heading", "rule", "quote", "item", "display"].some((name) => patterns[name].test(line));
 }
 
-// cells divides a row of a table at its bars, except for bars in code and escaped bars.
+// cells divides a table row at its bars, except escaped bars and bars in code.
 function cells(line) {
   const text = line.trim().replace(/^\|/, "");
   const out = [""];
@@ -289,10 +288,10 @@ function paragraphAt(text, at, most) {
   return { kind: "paragraph", text: text.slice(from, at).replace(/\n$/, ""), to: at };
 }
 
-// render creates the node of a block.
+// render returns the node of a block.
 function render(b, depth) {
   switch (b.kind) {
-    case "heading": // below the headings of the page itself
+    case "heading": // the page itself uses the higher levels
       return el(`h${Math.min(6, b.level + 2)}`, { class: `level${b.level}` }, inline(b.text));
     case "rule":
       return el("hr");
@@ -314,11 +313,12 @@ function render(b, depth) {
     case "table":
       return table(b);
   }
-  // Pieces of a very long line are laid out when they become visible; their height is estimated until then.
+  // The browser lays out pieces of a very long line only when they become visible, and estimates their height until
+  // then.
   return el("p", { class: b.text.length > longest - 2 ? "paragraph piece" : "paragraph" }, inline(b.text));
 }
 
-// inner renders the blocks inside a quote or an item.
+// inner renders the blocks inside a quote or a list item.
 function inner(text, depth) {
   if (depth >= deepest) return [el("p", { class: "paragraph" }, visible(text))];
   return blocks(text, 0, longest).map((b) => render(b, depth + 1));
@@ -355,16 +355,16 @@ function table(b) {
   );
 }
 
-// Marks of text. Emphasis begins before and ends after a character that is not a space; only a star may do so inside
-// a word.
+// Characters that may begin inline markup. Emphasis begins before and ends after a character other than a space; inside
+// a word, only a star is emphasis.
 const special = /[\\`*_~[\]!<$]|https?:\/\//g;
-const openers = 64; // maximum number of marks that wait for their counterpart; older ones become text
+const openers = 64; // maximum number of open marks; older ones become text
 
-// inline parses the marks of a line or paragraph and returns nodes.
+// inline parses the inline markup of a line or paragraph and returns nodes.
 export function inline(text) {
   const out = []; // nodes and strings; marks are {mark, count, opens, closes, at}
-  const waiting = []; // indices in out of marks that may open something
-  const ticks = {}; // by length: the offset after which there is no run of backticks of that length
+  const waiting = []; // indices in out of marks that may open emphasis or a link
+  const ticks = {}; // [length] offset after which there is no run of backticks of this length
   let from = 0;
   const flush = (to) => {
     if (to > from) out.push(visible(text.slice(from, to)));
@@ -386,7 +386,7 @@ export function inline(text) {
   return settle(out);
 }
 
-// mark parses what begins at an offset: a complete node, a run of marks, or nothing.
+// mark parses the markup at an offset: it returns a node, a run of marks, or null.
 function mark(text, at, c, ticks) {
   switch (c[0]) {
     case "\\": {
@@ -442,7 +442,7 @@ function mark(text, at, c, ticks) {
   return { mark: c, count, opens, closes, length: count };
 }
 
-// closing returns the offset of a run of exactly n backticks.
+// closing returns the offset of the next run of exactly n backticks.
 function closing(text, at, n) {
   for (const run of text.slice(at).matchAll(/`+/g)) if (run[0].length === n) return at + run.index;
   return -1;
@@ -450,7 +450,7 @@ function closing(text, at, n) {
 
 const tags = { 1: "em", 2: "strong", "~": "del" };
 
-// run adds a run of marks; a part that it closes becomes a node.
+// run adds a run of marks. If it closes an earlier mark, the text between becomes a node.
 function run(out, waiting, step) {
   while (step.closes && step.count > 0) {
     const w = waiting.findLastIndex((i) => out[i].mark === step.mark && out[i].count > 0);
@@ -472,12 +472,12 @@ function run(out, waiting, step) {
   if (step.opens) waiting.push(out.length - 1);
 }
 
-// settle turns the remaining marks into text.
+// settle converts the remaining marks to text.
 function settle(list) {
   return list.map((x) => (x instanceof Node || typeof x === "string" ? x : x.mark.repeat(x.count)));
 }
 
-// bracket begins the text of a link, or ends it if an address follows.
+// bracket handles a bracket: it begins the text of a link, or ends the text if an address follows.
 function bracket(out, waiting, step, text) {
   if (step.bracket === "[") {
     out.push({ mark: step.picture ? "![" : "[", count: 1, picture: step.picture });
@@ -503,13 +503,14 @@ function bracket(out, waiting, step, text) {
   step.skip = step.at + 1 + found[0].length;
 }
 
-// link returns a link to a web page or a mailbox; for any other address it returns the text followed by the address.
+// link returns a link for an http, https or mailto address. For other addresses it returns the text followed by the
+// address.
 function link(address, content) {
   let url = null;
   try {
     url = new URL(address);
   } catch {
-    // not a complete address
+    // not an absolute URL
   }
   if (!url || !["http:", "https:", "mailto:"].includes(url.protocol)) {
     return el("span", {}, content, ` (${visible(address)})`);

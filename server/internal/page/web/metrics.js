@@ -1,4 +1,4 @@
-// read converts Prometheus' text format to a list of {name, labels, value}.
+// read parses Prometheus' text format into a list of {name, labels, value}.
 export function read(text) {
   const out = [];
   for (const line of text.split("\n")) {
@@ -13,7 +13,7 @@ export function read(text) {
   return out;
 }
 
-// value returns the first sample of a name whose labels match; 0 if there is none.
+// value returns the first sample with the given name and labels, or 0.
 export function value(samples, name, labels = {}) {
   return (
     samples.find((s) => s.name === name && Object.entries(labels).every(([k, v]) => s.labels[k] === v))?.value ?? 0

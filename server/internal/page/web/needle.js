@@ -5,9 +5,9 @@ import { quoted, visible } from "./text.js";
 const hint =
   "Select a part of the text, or search for it: this shows which layers looked at it for which token of the answer.";
 
-// NeedlePath shows when a part of the prompt was attended to: tokens of the answer by layers.
+// NeedlePath draws which tokens of the answer attended to a range of the prompt, as tokens by layers.
 export class NeedlePath {
-  // find is called with the range of a text that was searched for, go with the index of the token that was clicked.
+  // find is called with the range of a text that was searched for, go with the index of a clicked token of the answer.
   constructor(find, go) {
     this.find = find;
     this.input = el("input", { type: "search", placeholder: "part of the text", onchange: () => this.search() });
@@ -68,7 +68,7 @@ export class NeedlePath {
     }
   }
 
-  // show draws the path of [from, to); index is the selected token of the answer.
+  // show draws which tokens attended to [from, to); index is the selected token of the answer.
   show([from, to], index) {
     const r = this.recording;
     const share = (p, layer) => (r.rowOf(p).looks.get(layer)?.within(from, to) ?? 0) / (to - from);

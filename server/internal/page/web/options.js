@@ -1,6 +1,6 @@
 import { button, choice, el, field } from "./dom.js";
 
-// exampleTool is a tool that the built-in model calls for exampleQuestion.
+// exampleTool is a tool that the built-in model calls to answer exampleQuestion.
 const exampleQuestion = "Who is user 5381?";
 const exampleTool = {
   type: "function",
@@ -22,7 +22,7 @@ const shortNames = {
   effort: "effort",
 };
 
-// Options is the form for the fields of every request of a conversation. It writes them to the conversation.
+// Options is the form for request fields, which are stored in the conversation.
 export class Options {
   // suggest is called with a question for the example tool.
   constructor(suggest) {
@@ -88,7 +88,7 @@ export class Options {
     this.tell();
   }
 
-  // tell lists the options that are set, so that they are visible while the form is closed.
+  // tell shows a summary of the options that are set, for a closed form.
   tell() {
     const { system, parameters: p } = this.conversation;
     const set = system ? ["a system prompt"] : [];
@@ -97,7 +97,7 @@ export class Options {
     this.given.textContent = set.length ? `: ${set.join(", ")}` : "";
   }
 
-  // check returns whether the tools can be sent, and the reason if not.
+  // check returns whether the tools are valid JSON, and shows the reason if not.
   check() {
     let why = "";
     try {

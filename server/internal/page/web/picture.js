@@ -1,6 +1,6 @@
 import { el } from "./dom.js";
 
-// colour returns one of the page's colours as [r, g, b], because pixels are drawn as bytes.
+// colour returns a colour of the page's style sheet as [r, g, b], for drawing pixels.
 function colour(name) {
   const probe = el("span", { class: "probe " + name });
   document.body.append(probe);
@@ -11,8 +11,8 @@ function colour(name) {
   return parts;
 }
 
-// Grid draws cells in [0, 1] as rows of a canvas, to scale. A cell covers as many pixels as its width and height
-// allow; if several cells share a pixel, the pixel shows the share of them that is set.
+// Grid draws rows of cells with values in [0, 1] on a canvas. A cell covers several pixels, or several cells share a
+// pixel, which then shows the share of them that is set.
 export class Grid {
   constructor(label, height) {
     this.canvas = el("canvas", { class: "grid-canvas", role: "img", "aria-label": label });
@@ -37,7 +37,7 @@ export class Grid {
     this.canvas.style.height = `${height}px`;
   }
 
-  // show sets the content: paint(pixels) is called with a Pixels of the canvas' size.
+  // show draws the content: it calls paint with a Pixels of the canvas' size.
   show(paint) {
     this.paint = paint;
     this.draw();
@@ -67,7 +67,7 @@ export class Grid {
   }
 }
 
-// Pixels is an image that is drawn as bytes: a picture of 61 layers and 100,000 positions takes a few milliseconds.
+// Pixels is an image as an array of bytes, which is fast: 61 layers and 100,000 positions take a few milliseconds.
 export class Pixels {
   constructor(image, palette, scale) {
     Object.assign(this, { image, palette, scale, width: image.width, height: image.height });
@@ -93,7 +93,7 @@ export class Pixels {
     return Uint32Array.from({ length: 256 }, (_, i) => this.mix(name, i / 255));
   }
 
-  // bar fills [x0, x1) x [y0, y1).
+  // bar fills the rectangle [x0, x1) x [y0, y1) with a colour.
   bar(x0, x1, y0, y1, word) {
     x0 = Math.max(0, x0);
     x1 = Math.min(this.width, x1);
@@ -104,24 +104,24 @@ export class Pixels {
   }
 }
 
-// shade makes small shares visible: one token of a hundred in a pixel must not disappear.
+// shade returns the index in a ramp for a share. Small shares remain visible, such as one token of a hundred in a
+// pixel.
 export function shade(share) {
   return share <= 0 ? 0 : Math.min(255, Math.round(255 * (0.3 + 0.7 * Math.sqrt(share))));
 }
 
-// The brightness of a selected position by its strength: from faint to full at six standard deviations.
+// Brightness of a selected position by its strength: from faint to the maximum at full standard deviations.
 const faint = 70;
 const full = 6;
 
-// Cells divides the height of an image among n rows, or the width among n columns, with gaps if there is enough
-// space.
+// cell returns the range of pixels of cell i when size pixels are divided among n cells, with gaps if there is space.
 export function cell(i, n, size, gap) {
   const from = Math.round((i * size) / n);
   return [from, Math.max(from + 1, Math.round(((i + 1) * size) / n) - (size / n >= 6 ? gap : 0))];
 }
 
-// band draws the attended positions in [from, to) between y0 and y1. If scores are known, a pixel shows the strongest
-// of its positions, otherwise the share of its positions that was selected.
+// band draws the attended positions in [from, to) between y0 and y1. With scores, a pixel shows the strength of its
+// strongest position, otherwise the share of its positions that was selected.
 export function band(pixels, look, [from, to], [y0, y1], ramp) {
   const width = pixels.width;
   const scale = width / (to - from);
@@ -145,7 +145,7 @@ export function band(pixels, look, [from, to], [y0, y1], ramp) {
   for (let y = y0 + 1; y < y1; y++) pixels.words.set(line, y * width);
 }
 
-// flag marks a column at the upper and the lower edge of a picture, without covering the column.
+// flag marks a column at the upper and lower edge of a picture.
 export function flag(pixels, x, word) {
   const size = Math.max(3, Math.round(5 * pixels.scale));
   const half = Math.max(1, Math.round(pixels.scale));

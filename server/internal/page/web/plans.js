@@ -3,11 +3,11 @@ import { all, read, value } from "./metrics.js";
 import { announce, button, choice, count, el, field, milliseconds, percent, plural } from "./dom.js";
 import { visible } from "./text.js";
 
-// The interval at which the view requests plans, and the number of steps that it requests.
+// Interval in milliseconds at which the view requests plans, and the number of steps per request.
 const pause = 1000;
 const steps = 40;
 
-// Plans shows the steps that run, the reasons for their plans, and the contents of the cache.
+// Plans shows recent steps, the reasons for their plans, and the contents of the cache.
 export class Plans {
   constructor(app) {
     this.app = app;
@@ -15,7 +15,7 @@ export class Plans {
     this.title = "Plans";
     this.timer = null;
     this.live = true;
-    this.refused = false; // true if a request was refused for lack of a key; the next visit of this view tries again
+    this.refused = false; // whether a request was refused for lack of a key, until the view is opened again
     this.open = new Set(); // steps whose details are shown
     this.build();
   }
@@ -277,7 +277,7 @@ export class Plans {
     );
   }
 
-  // buildForm creates a form with the batches that the server can explain.
+  // buildForm creates the form for explaining a batch.
   async buildForm() {
     if (this.asked) return;
     this.form.replaceChildren(el("p", { class: "muted" }, "Loading\u2026"));
@@ -408,7 +408,7 @@ function rejected(list) {
     : "";
 }
 
-// segment shows the plan of one kind of rows.
+// segment shows a plan segment: how rows of one kind are computed.
 function segment(s) {
   const facts = [
     ["form", s.form],

@@ -1,16 +1,16 @@
 import { shade } from "./picture.js";
 import { quoted, visible } from "./text.js";
 
-// A poster is one token of a recording as a picture to share: the answer, the positions that each layer selected, and
-// the passages with the strongest attention. It is a list of boxes and texts, drawn as SVG or as PNG.
+// A poster is a picture of one token of a recording: the answer, the positions that each layer selected, and the
+// passages with the strongest attention. It consists of boxes and texts, and can be saved as SVG or PNG.
 
 const width = 1200;
 const margin = 40;
-const columns = 560; // columns of the strips
+const columns = 560; // columns of the strip of a layer
 const faint = 0.28;
 const full = 6; // standard deviations at full strength
 
-// colours returns the colours of the page as it is shown.
+// colours returns the colours of the page's current style.
 function colours() {
   const style = getComputedStyle(document.body);
   const probe = (name) => {
@@ -24,7 +24,7 @@ function colours() {
   return { ground: style.backgroundColor, ink: style.color, muted: probe("muted"), warm: probe("warm") };
 }
 
-// wrap divides a text into lines of at most the given number of characters.
+// wrap divides a text into lines of at most most characters.
 function wrap(text, most) {
   const lines = [""];
   for (const word of text.split(/\s+/)) {
@@ -34,7 +34,8 @@ function wrap(text, most) {
   return lines;
 }
 
-// poster computes the layout for a token. passages has the strongest passages, best first.
+// poster returns the boxes and texts for a token. passages holds the passages with the strongest attention, strongest
+// first.
 export function poster(recording, position, { told, passages, model }) {
   const c = colours();
   const items = [];
@@ -87,7 +88,8 @@ export function poster(recording, position, { told, passages, model }) {
   return { width, height: y + margin - 12, ground: c.ground, items };
 }
 
-// strip returns the strength of each column of a layer, 0 to 1, in few steps, so that adjacent columns can be joined.
+// strip returns the strength of each column of a layer, 0 to 1, rounded to few values so that adjacent columns can be
+// joined.
 function strip(look, length) {
   const tones = new Float32Array(columns);
   if (!look) return tones;
@@ -106,7 +108,7 @@ const escape = (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`
 const font = "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif";
 const number = (v) => String(Math.round(v * 100) / 100);
 
-// svg returns the file of a poster.
+// svg returns a poster as SVG text.
 export function svg({ width, height, ground, items }) {
   const part = (i) =>
     i.content === undefined
@@ -121,7 +123,7 @@ export function svg({ width, height, ground, items }) {
   );
 }
 
-// png draws a poster at twice its size.
+// png returns a poster as PNG, at twice its size.
 export function png({ width, height, ground, items }) {
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: 2 * width, height: 2 * height });

@@ -2,7 +2,7 @@ import { events, json } from "./api.js";
 import { Reply } from "./conversation.js";
 import { Recording } from "./recording.js";
 
-// record requests an answer together with the selections of its rows. changed is called as the answer grows.
+// record requests an answer with the selections of its rows. changed is called as the answer grows.
 export async function record(body, options, signal, changed) {
   const { messages, tools, chat_template_kwargs } = body;
   const asked = { messages, return_token_strs: true };

@@ -1,6 +1,6 @@
 import { whole } from "./text.js";
 
-// Selections and experts as docs/format/selections.md describes them.
+// Decoder of selections and experts in the format of docs/format/selections.md.
 
 function bytes(base64) {
   return Uint8Array.from(atob(base64 ?? ""), (c) => c.charCodeAt(0));
@@ -18,7 +18,7 @@ function shorts(base64) {
   return Uint16Array.from({ length: b.length >> 1 }, (_, i) => b[2 * i] | (b[2 * i + 1] << 8));
 }
 
-// positions decodes ascending numbers that are stored as differences in LEB128.
+// positions decodes an ascending list of numbers, stored as differences in LEB128.
 export function positions(base64) {
   const b = bytes(base64);
   const out = new Uint32Array(b.length);
@@ -37,13 +37,13 @@ export function positions(base64) {
   return out.slice(0, n);
 }
 
-// Look is the set of positions that one row attended to in one layer, with pools of tokens (group) and windows
-// expanded to positions. scores has a score for each element of selected, and may be null. chosen has the first
-// tokens of the keys that the indexer selected.
+// Look is the set of positions that one row attended to in one layer, with compressed keys (group tokens each) and
+// windows expanded to positions. scores has a score per element of selected, or is null. chosen has the first token of
+// each key that the indexer selected.
 class Look {
   constructor(layer) {
     this.keys = layer.keys;
-    this.group = layer.group ?? 1; // tokens of a key
+    this.group = layer.group ?? 1; // tokens per key
     this.window = layer.window ?? 0;
     this.all = layer.all === true && this.group === 1;
     this.scores = floats(layer.scores);
@@ -51,8 +51,8 @@ class Look {
     if (layer.group || layer.window) this.widen(layer);
   }
 
-  // widen expands pools and the window. Tokens of a pool have its score. Tokens that only the window contains have none
-  // (NaN), and neither have the tokens after the last pool, which layers without a window read.
+  // widen expands compressed keys and the window to positions. The tokens of a key have its score. Other tokens have
+  // NaN: those only in the window, and those after the last key in layers without a window.
   widen(layer) {
     const { group, keys } = this;
     const scores = new Map();
@@ -66,8 +66,8 @@ class Look {
     this.scores &&= Float32Array.from(this.selected, (p) => scores.get(p));
   }
 
-  // strengths returns, for each selected position, how far its score is above the mean of the selected positions, in
-  // standard deviations and at least 0; null without scores.
+  // strengths returns the strength of each selected position: its score minus the mean, in standard deviations, at
+  // least 0. It is null without scores.
   get strengths() {
     if (this.z || !this.scores?.length) return this.z ?? null;
     const known = this.scores.filter((s) => !Number.isNaN(s));
@@ -80,7 +80,7 @@ class Look {
     return this.all ? this.keys : this.selected.length;
   }
 
-  // each calls f with every position below keys that was attended to.
+  // each calls f with every attended position below keys.
   each(f) {
     if (this.all) for (let p = 0; p < this.keys; p++) f(p);
     else for (let i = 0; i < this.selected.length; i++) f(this.selected[i]);
@@ -93,14 +93,14 @@ class Look {
   }
 }
 
-// linear returns whether a layer reads a state instead of tokens (GLM-5.3-Flash).
+// linear returns whether a layer has linear attention, which reads a state instead of tokens (GLM-5.3-Flash).
 function linear(layer) {
   return !layer.all && !layer.window && !layer.group && layer.selected === undefined && layer.as === undefined;
 }
 
-// blocksOf returns the blocks of keys that one layer of a row keeps for later layers (DeepSeek-V4.1), or null if
-// there are none: {layer, first: first token of each block, tokens: tokens of a block, end: end of the positions that
-// the row could see, of: number of blocks, within: layers that select inside the blocks}.
+// blocksOf returns the blocks of keys that one layer of a row keeps for later layers (DeepSeek-V4.1), or null if there
+// are none: {layer, first: first token of each block, tokens: tokens per block, end: end of the positions before the
+// row, of: number of all blocks, within: layers that select inside the blocks}.
 function blocksOf(layers) {
   const source = layers.find((l) => l.candidates);
   if (!source) return null;
@@ -110,7 +110,7 @@ function blocksOf(layers) {
   return { layer, first: positions(source.candidates), tokens: block * group, end: keys, of, within };
 }
 
-// lower returns the first index whose value is not below v.
+// lower returns the first index whose value is at least v.
 function lower(list, v) {
   let lo = 0,
     hi = list.length;
@@ -122,24 +122,22 @@ function lower(list, v) {
   return lo;
 }
 
-// plain spells special tokens with characters that every font has: DeepSeek's tokens contain a wide bar and a low
-// block.
+// plain replaces the wide bar and the low block in DeepSeek's special tokens by ASCII characters, which every font has.
 function plain(token) {
   return /^<\uff5c.*\uff5c>$/.test(token) ? token.replaceAll("\uff5c", "|").replaceAll("\u2581", "_") : token;
 }
 
-// Recording is a prompt, an answer, and the positions that its rows attended to. The row at position p produced the
-// token at p+1.
+// Recording is a prompt, an answer, and the positions that rows attended to. The row at position p produced token p+1.
 export class Recording {
   constructor(promptTokens) {
     this.spelled = promptTokens.map(plain);
     this.tokens = whole(this.spelled);
     this.prompt = promptTokens.length;
-    this.rows = new Map(); // rows by position: {position, looks: Map by layer, blocks, experts: Map by layer}
+    this.rows = new Map(); // [position] {position, looks: Map by layer, blocks, experts: Map by layer}
     this.layers = [];
-    this.linear = []; // layers that read no tokens
+    this.linear = []; // layers with linear attention
     this.expertLayers = [];
-    this.experts = 0; // one more than the largest number of an expert so far
+    this.experts = 0; // largest expert id so far, plus one
     this.notComputed = [];
     this.cuts = null;
   }
@@ -154,7 +152,7 @@ export class Recording {
     this.cuts = null;
   }
 
-  // add adds the object sparrow of a choice.
+  // add adds the rows in the member sparrow of a choice.
   add(object) {
     this.notComputed.push(...(object?.not_computed ?? []));
     for (const r of object?.rows ?? []) {
@@ -187,8 +185,7 @@ export class Recording {
     return this.rows.get(position - 1);
   }
 
-  // passages divides the sequence into parts that people read as a unit: lines, and sentences of long lines. Each is
-  // [from, to).
+  // passages divides the sequence into passages [from, to): lines, and sentences of long lines.
   get passages() {
     if (this.cuts) return this.cuts;
     const out = [];
@@ -213,9 +210,9 @@ export class Recording {
   }
 }
 
-// heat adds to sums how much a row attended to each position, over layers. Without byScore that is the number of
-// layers. With byScore it is the square of the strength in the layer in which the position is strongest. It returns
-// the maximum value of a position without byScore.
+// heat adds to sums how much a row attended to each position. Without byScore this is the number of layers that
+// selected it. With byScore it is the square of its strength in the layer where it is strongest. It returns the maximum
+// without byScore.
 export function heat(row, layers, sums, byScore) {
   const looks = layers.map((l) => row.looks.get(l)).filter(Boolean);
   if (!byScore) {
@@ -234,8 +231,8 @@ export function heat(row, layers, sums, byScore) {
   return looks.length;
 }
 
-// pools marks the tokens of the pools that indexers selected for some rows in some layers: {group, in: by position}.
-// It returns null if keys are tokens, or if pools have different sizes.
+// pools marks the tokens of the compressed keys that the given rows selected in the given layers: {group, in:
+// by position}. It returns null if every token has a key, or if keys have different sizes.
 export function pools(rows, layers, length) {
   const looks = rows.flatMap((row) => layers.map((l) => row.looks.get(l))).filter((l) => l?.chosen.length);
   const group = looks[0]?.group ?? 1;
@@ -245,8 +242,8 @@ export function pools(rows, layers, length) {
   return { group, in: marks };
 }
 
-// kept marks the tokens of the blocks that a layer kept for some rows, if that layer or a layer that selects inside
-// the blocks is among the given layers. It returns null if there are none.
+// kept marks the tokens of the blocks that a layer kept for the given rows, if the given layers include it or a layer
+// that selects inside the blocks. It returns null if there are none.
 export function kept(rows, layers, length) {
   const list = rows.map((r) => r.blocks).filter((b) => b && layers.some((l) => l === b.layer || b.within.includes(l)));
   if (!list.length) return null;
@@ -255,9 +252,8 @@ export function kept(rows, layers, length) {
   return marks;
 }
 
-// rank orders the passages of the prompt by how much they were attended to. rows has the sums of heat for each row.
-// By score, the value of a passage is that of its strongest token in each row; otherwise it is the share of its
-// tokens that was selected.
+// rank sorts the passages of the prompt by attention. rows holds the sums of heat per row. With byScore, the value of a
+// passage is that of its strongest token in each row, otherwise the share of its tokens that was selected.
 export function rank(recording, rows, byScore) {
   const found = [];
   for (const [from, to] of recording.passages) {
@@ -277,8 +273,8 @@ export function rank(recording, rows, byScore) {
   return found.sort((a, b) => b.share - a.share);
 }
 
-// standout returns the strongest attention to [from, to): the token that was written, the layer, the position, and
-// whether no other position had a higher score there. It returns null without scores.
+// standout returns the strongest attention to [from, to): the generated token, the layer, the position, and whether the
+// position had the highest score in this layer. It returns null without scores.
 export function standout(recording, outputs, from, to) {
   let best = null;
   for (const position of outputs) {
@@ -295,9 +291,8 @@ export function standout(recording, outputs, from, to) {
   return best;
 }
 
-// strongest returns the strongest attention to the middle of the prompt, because nearly every token attends to its
-// beginning and to the question at its end. If no position in the middle is strong, it returns the strongest of all;
-// null without scores.
+// strongest returns the strongest attention, except to the beginning and the end of the prompt, to which nearly every
+// token attends. If there is none, it returns the strongest of all; null without scores.
 export function strongest(recording, outputs) {
   const inside = recording.passages.filter(([, to]) => to <= recording.prompt);
   const from = inside[0]?.[1] ?? 0;
@@ -305,9 +300,9 @@ export function strongest(recording, outputs) {
   return standout(recording, outputs, from, to) ?? standout(recording, outputs, 0, recording.prompt);
 }
 
-// compare compares the positions that two answers attended to, in the text that both begin with. It returns for each
-// position 1 for the first answer only, 2 for the second only, 3 for both, 0 for neither. By score, a position counts
-// if its heat is more than a tenth of the maximum; otherwise if it was selected at all.
+// compare compares the positions that two answers attended to, in their common prefix. It returns per position 1 for
+// the first answer only, 2 for the second only, 3 for both, 0 for neither. With byScore, a position counts if its heat
+// exceeds a tenth of the maximum, otherwise if it was selected.
 export function compare(a, b, byScore) {
   let length = 0;
   while (length < Math.min(a.prompt, b.prompt) && a.tokens[length] === b.tokens[length]) length++;

@@ -4,12 +4,11 @@ import * as store from "./store.js";
 import { visible } from "./text.js";
 import { allToJSON, fileName, read, save, toJSON, toMarkdown } from "./transfer.js";
 
-// Shelf lists the conversations that are stored in this browser: to open, search, rename, export, import and delete.
-// A deletion can be undone until the next one. The list is one stop of the Tab key; arrow keys move up and down in
-// it, and from a conversation to its buttons.
+// Shelf lists the conversations that are stored in this browser: to open, search, rename, export, import and delete. A
+// deletion can be undone until the next one. The Tab key stops once in the list; arrow keys move between conversations
+// and their buttons.
 export class Shelf {
-  // chat opens conversations: {current, running, live(kept), open(conversation), leave(conversation), find(words),
-  // home()}.
+  // chat has {current, running, live(kept), open(conversation), leave(conversation), find(words), home()}.
   constructor(chat) {
     this.chat = chat;
     this.all = [];
@@ -44,7 +43,7 @@ export class Shelf {
     );
   }
 
-  // refresh reads the stored conversations.
+  // refresh reads the stored conversations and draws the list.
   async refresh() {
     this.all = await store.list();
     this.draw();
@@ -74,7 +73,7 @@ export class Shelf {
     if (id) this.find(id)?.querySelectorAll("button")[nth].focus({ preventScroll: true });
   }
 
-  // place returns the position of an element in the list: the conversation's id, and which of its buttons.
+  // place returns the place of an element in the list: the conversation's id, and the index of the button.
   place(element) {
     const item = this.list.contains(element) ? element.closest("li") : null;
     return item ? [item.dataset.id, Math.max(0, [...item.querySelectorAll("button")].indexOf(element))] : ["", 0];
@@ -84,12 +83,12 @@ export class Shelf {
     return this.list.querySelector(`[data-id="${CSS.escape(id)}"]`);
   }
 
-  // stopAt makes one button of the list the stop of the Tab key.
+  // stopAt makes a button the element of the list at which the Tab key stops.
   stopAt(chosen) {
     for (const b of this.list.querySelectorAll("button")) b.tabIndex = b === chosen ? 0 : -1;
   }
 
-  // move handles the keys that move in the list.
+  // move handles the arrow keys.
   move(e) {
     if (e.target.tagName !== "BUTTON" || e.ctrlKey || e.altKey || e.metaKey) return;
     const item = e.target.closest("li");
@@ -179,10 +178,10 @@ export class Shelf {
     input.focus();
   }
 
-  // remove deletes a conversation; it is kept in memory so that undo can restore it. After a deletion by key, the next
-  // conversation gets the focus.
+  // remove deletes a conversation, and keeps it in memory for undo. After a deletion by key, the next conversation is
+  // focused.
   async remove(c, byKey) {
-    c.removed = true; // an answer in progress must not store it again
+    c.removed = true; // a running answer must not store it again
     const item = this.find(c.id);
     const next = (item?.nextSibling ?? item?.previousSibling)?.dataset.id;
     this.chat.leave(c);
@@ -211,15 +210,14 @@ export class Shelf {
     this.note.replaceChildren(...parts);
   }
 
-  // exportAll writes all conversations to one file.
+  // exportAll saves all conversations as one file.
   async exportAll() {
     const all = await this.refresh();
     save(fileName(`sparrow-${new Date().toISOString().slice(0, 10)}`, "json"), allToJSON(all), "application/json");
     this.tell(`${plural(all.length, "conversation")} written to a file.`);
   }
 
-  // take imports files. Conversations from a file of all conversations are skipped if they are stored here and
-  // unchanged.
+  // take imports files. Conversations of an export of all conversations are skipped if an unchanged copy is stored.
   async take(files) {
     this.fault.hidden = true;
     const fresh = [];

@@ -1,7 +1,6 @@
 import { address } from "./api.js";
 
-// Requests as programs. Each program is complete: pasted into a shell or saved as a file, it sends the request that
-// the page would send.
+// Requests as complete programs, to be pasted into a shell or saved as a file.
 
 const path = "v1/chat/completions";
 
@@ -14,7 +13,7 @@ export function curl(body, withKey) {
   )}\n`;
 }
 
-// literal returns a value in Python syntax.
+// literal returns a value as a Python literal.
 function literal(v, indent = "") {
   const inner = indent + "    ";
   if (v === null || v === undefined) return "None";
@@ -30,7 +29,7 @@ function literal(v, indent = "") {
   return JSON.stringify(v);
 }
 
-// Parameters that OpenAI's Python client has; all other fields go into extra_body.
+// Parameters of OpenAI's Python client; other fields must be in extra_body.
 const known = ["model", "messages", "temperature", "top_p", "max_tokens", "seed", "stop", "tools"];
 
 export function python(body, withKey) {

@@ -8,7 +8,7 @@ import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
 import { Reading } from "./turn.js";
 
-// question is a question that the log answers; others has more such questions.
+// question is a question that the log answers; others lists more.
 export const question = "What is the access code of Wanda?";
 const others = [
   "What is the locker number of Nora?",
@@ -16,7 +16,7 @@ const others = [
   "What is the home city of Liam?",
 ];
 
-// Start shows first-time visitors what sparse attention does.
+// Start is the view that demonstrates sparse attention.
 export class Start {
   constructor(app) {
     this.app = app;
@@ -116,12 +116,12 @@ export class Start {
       const log = await this.load();
       if (!this.recording) this.preview(log);
     } catch (err) {
-      this.log = null; // the next visit of this view tries again
+      this.log = null; // the next visit of the view tries again
       this.fail(err);
     }
   }
 
-  // load loads the log, once.
+  // load loads the log once.
   load() {
     this.log ??= fetchText("page/station.txt");
     return this.log;
@@ -129,7 +129,7 @@ export class Start {
 
   hide() {}
 
-  // preview shows the log before a question is asked.
+  // preview shows the log before the first question.
   preview(log) {
     const tokens = log.match(/[^\n]*\n|[^\n]+$/g) ?? [];
     this.text.show({
@@ -146,7 +146,7 @@ export class Start {
   }
 
   async ask() {
-    if (this.busy) return; // the button stays enabled, so that it keeps the focus
+    if (this.busy) return; // the button stays enabled, because a disabled one would lose the focus
     this.busy = true;
     this.button.setAttribute("aria-disabled", "true");
     this.fault.hidden = true;
@@ -182,8 +182,8 @@ export class Start {
     this.reading.node.hidden = !p;
   }
 
-  // askRecorded shows the answer and the lines that were attended to for it. If the server records nothing, it shows
-  // only the answer.
+  // askRecorded shows the answer and the lines that it attended to. If the server does not record, only the answer is
+  // shown.
   async askRecorded() {
     let opened = false;
     try {
@@ -219,7 +219,7 @@ export class Start {
     }
   }
 
-  // watch draws the attention of the token at a position.
+  // watch shows the attention of the token at a position.
   watch(r, position = r.outputs.at(-1)) {
     if (position === undefined) return;
     this.pictureBox.hidden = false;
@@ -238,7 +238,7 @@ export class Start {
     if (this.lit) flag(pixels, x, pixels.pack(pixels.palette.both));
   }
 
-  // finish highlights the line that had the strongest attention while the answer was written.
+  // finish highlights the line with the strongest attention during the answer.
   finish(r, reply) {
     const outputs = r.outputs;
     this.found = { recording: r };

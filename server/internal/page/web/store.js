@@ -1,7 +1,7 @@
 import { address } from "./api.js";
 
-// Conversations are stored in this browser, in a database for each server. If the browser stores none (as in some
-// private windows), they are kept until the page is closed.
+// Conversations are stored in the browser, in one database per server. If the browser has no storage (in some private
+// windows), they are kept in memory.
 
 const table = "conversations";
 const memory = new Map();
@@ -33,13 +33,13 @@ async function run(mode, act) {
   return request(act(db.transaction(table, mode).objectStore(table)));
 }
 
-// list returns all conversations, the latest first.
+// list returns all conversations, newest first.
 export async function list() {
   const all = (await open()) ? await run("readonly", (t) => t.getAll()) : [...memory.values()];
   return all.sort((a, b) => b.updated - a.updated);
 }
 
-// put stores a conversation; changed means that it moves to the top of the list.
+// put stores a conversation; changed moves it to the top of the list.
 export async function put(conversation, changed = true) {
   if (changed) conversation.updated = Date.now();
   if (await open()) await run("readwrite", (t) => t.put(structuredClone(conversation)));

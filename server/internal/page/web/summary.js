@@ -1,9 +1,9 @@
 import { count, percent, plural } from "./dom.js";
 import { quoted } from "./text.js";
 
-// summary describes in words which tokens the row that produced the token at a position attended to in some layers,
-// or which tokens two layers have in common. never is the number of tokens before the end of the answer to which no
-// row of the answer attended in these layers.
+// summary describes as text which tokens the row that produced the token at a position attended to in the given layers
+// or, with pair, which tokens two layers have in common. never is the number of tokens to which no row of the answer
+// attended in these layers.
 export function summary(recording, position, layers, pair, never) {
   const row = recording.rowOf(position);
   const word = quoted(recording.tokens[position]);
@@ -23,7 +23,7 @@ export function summary(recording, position, layers, pair, never) {
   return parts.filter(Boolean).join(" ");
 }
 
-// pooled states what keys stand for if they are not tokens, and which other tokens are attended to.
+// pooled describes compressed keys, and which other tokens are attended to.
 function pooled(looks) {
   const own = [...new Set(looks)].filter((l) => l.group > 1 && l.chosen.length);
   if (!own.length) return "";
@@ -39,7 +39,7 @@ function pooled(looks) {
   );
 }
 
-// blocks states which blocks a layer kept, and how many keys of later layers are in them.
+// blocks describes which blocks a layer kept, and how many keys of later layers are in them.
 function blocks(row, layers) {
   const b = row.blocks;
   const within = b?.within.filter((l) => layers.includes(l)) ?? [];

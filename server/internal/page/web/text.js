@@ -1,7 +1,7 @@
 import { el } from "./dom.js";
 
-// Characters that change their surroundings or are invisible: control characters except tab and line feed, marks that
-// change the direction of text, and separators that look like line ends.
+// Invisible characters and those that affect other text: control characters except tab and line feed, direction marks,
+// and line separators.
 const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
 function picture(c) {
@@ -11,33 +11,33 @@ function picture(c) {
   return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
 }
 
-// visible replaces such characters by pictures, so that they can be seen.
+// visible replaces these characters by visible symbols.
 export function visible(text) {
   return text.replace(/\r\n/g, "\n").replace(hidden, picture);
 }
 
-// quoted returns a token for use in a sentence: without the space before a word, and with other spaces as pictures.
+// quoted returns a token for use in a sentence: without a leading space, and with other spaces as symbols.
 export function quoted(token) {
   const text = visible(token);
   return `\u201c${text.trim() || text.replaceAll(" ", "\u2423").replaceAll("\n", "\u23ce")}\u201d`;
 }
 
-// The maximum length of a paragraph. Laying out a line of megabytes again for every token would block the page, so
-// longer texts are divided into paragraphs that never change again.
+// Maximum length of a paragraph. Longer texts are divided, because the layout of a very long line for every new token
+// would block the page.
 const paragraph = 4096;
 
-// Prose shows text that grows. Fenced code is shown in a box, other text is shown as it was written.
+// Prose shows growing text without formatting, except that fenced code is shown in a box.
 export class Prose {
   constructor(node) {
     this.node = node;
     this.text = "";
-    this.done = 0; // length of the text in closed paragraphs
+    this.done = 0; // length of the text in completed paragraphs
     this.code = false;
     this.box = node;
     this.tail = null;
   }
 
-  // set shows a text that begins with the previous one, or a different text.
+  // set shows a text, which usually begins with the previous text.
   set(text) {
     if (!text.startsWith(this.text)) {
       this.node.replaceChildren();
@@ -52,7 +52,7 @@ export class Prose {
     this.show(text.slice(this.done));
   }
 
-  // lineEnd returns the end of the next complete paragraph: at a fence, or at the maximum length.
+  // lineEnd returns the end of the next complete paragraph: a fence, or the maximum length.
   lineEnd() {
     if (this.text.startsWith("```", this.done)) return this.text.indexOf("\n", this.done) + 1 || -1;
     const near = this.text.slice(this.done, this.done + paragraph);
@@ -95,8 +95,8 @@ export class Prose {
   }
 }
 
-// whole joins tokens that contain parts of a character, which the server spells as \xe2\x80. The first of these
-// tokens gets the character, the others get an empty text.
+// whole joins tokens with parts of a character, which the server writes as \xe2\x80. The first of them gets the
+// character, the others get empty texts.
 export function whole(tokens) {
   const out = tokens.slice();
   for (let i = 0; i < out.length; i++) {
@@ -112,7 +112,7 @@ export function whole(tokens) {
   return out;
 }
 
-// bytesOf decodes a spelling of bytes that are not whole characters; it returns null for a token of whole characters.
+// bytesOf decodes the \x spelling of a token with parts of characters; it returns null for other tokens.
 function bytesOf(token) {
   if (!/^(?:\\x[0-9a-f]{2})+$/.test(token ?? "")) return null;
   const bytes = token

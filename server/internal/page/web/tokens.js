@@ -1,13 +1,13 @@
 import { el } from "./dom.js";
 import { visible } from "./text.js";
 
-// The minimum number of tokens of a block. A block is plain text; its tokens become elements only while the block is
-// visible, so that the cost of a prompt of 100,000 tokens depends only on the visible part.
+// Minimum number of tokens of a block. Blocks are plain text; only tokens of visible blocks are elements, so that a
+// prompt of 100,000 tokens is not slow.
 const blockTokens = 160;
 
-// TokenText shows the tokens of a recording and colours them.
+// TokenText shows the tokens of a recording with colours.
 export class TokenText {
-  // pick is called with the position of the token that was clicked, select with the range of a selection.
+  // pick is called with the position of a clicked token, select with the range of a selection.
   constructor({ label, pick, select }) {
     this.node = el("div", {
       class: "tokens",
@@ -32,11 +32,11 @@ export class TokenText {
       { root: this.node, rootMargin: "400px 0px" },
     );
     this.blocks = [];
-    this.revealed = null; // block to which the text was scrolled; it keeps its elements until it is visible
+    this.revealed = null; // block that reveal has scrolled to; it keeps its elements until it is visible
     this.marks = () => "";
   }
 
-  // show replaces the text by the tokens [first, end) of a recording, or of any object with tokens, passages and text.
+  // show shows the tokens [first, end) of a recording, or of another object with tokens, passages and text.
   show(recording, first = 0, end = recording.tokens.length) {
     this.watch.disconnect();
     this.recording = recording;
@@ -88,13 +88,13 @@ export class TokenText {
     }
   }
 
-  // mark sets the class of every token; f returns it for a position.
+  // mark sets the class of every token; f returns the class for a position.
   mark(f) {
     this.marks = f;
     for (const b of this.blocks) if (b.spans) this.paint(b);
   }
 
-  // reveal scrolls only this text, until a token is visible.
+  // reveal scrolls this text, but not the page, until a token is visible.
   reveal(position) {
     const b = this.blocks.find((x) => position < x.to);
     if (!b) return;
@@ -106,7 +106,7 @@ export class TokenText {
       this.node.scrollTop += at.getBoundingClientRect().top - box.top - box.height / 3;
     };
     scroll();
-    // The heights of the blocks around it were only estimated until now.
+    // Scroll again, because the heights of other blocks were only estimated.
     requestAnimationFrame(() => requestAnimationFrame(() => at.isConnected && scroll()));
   }
 
@@ -133,7 +133,8 @@ function place(node) {
   return span ? Number(span.dataset.p) : null;
 }
 
-// shown returns the text of tokens without the line end at the end of a block, which the block itself represents.
+// shown returns the text of tokens. With ends, the line end at the end of a block is omitted, because blocks begin on a
+// new line.
 function shown(text, ends) {
   const out = visible(text);
   return ends && out.endsWith("\n") ? out.slice(0, -1) + (out.length === 1 ? "\u200b" : "") : out;

@@ -2,8 +2,8 @@ import { fresh } from "./conversation.js";
 import { el } from "./dom.js";
 import { add, adopt, choose } from "./tree.js";
 
-// Conversations as files. A JSON file has one or all of them, including versions. A Markdown file has the branch that
-// is shown, for people, and can be imported too. Exports of Open WebUI and ChatGPT can be imported as well.
+// Export and import of conversations. A JSON file contains one or all conversations with all versions. A Markdown file
+// contains the visible branch of one conversation. Exports of Open WebUI and ChatGPT can be imported too.
 
 const kind = "sparrow-conversation";
 const kindOfAll = "sparrow-conversations";
@@ -19,13 +19,13 @@ const plain = ({ title, system, parameters, all, messages }) => ({
   shown: messages.map((m) => m.id),
 });
 
-// toJSON returns the file of a conversation.
+// toJSON returns a conversation as JSON text.
 export function toJSON(conversation) {
   return JSON.stringify(plain(conversation), null, 1);
 }
 
-// allToJSON returns the file of several conversations. Each has its id and its time, by which it is recognised when
-// it is imported.
+// allToJSON returns several conversations as JSON text, with their ids and times, by which duplicates are detected on
+// import.
 export function allToJSON(list) {
   const conversations = list.map((c) => ({ id: c.id, updated: c.updated, ...plain(adopt(c)) }));
   return JSON.stringify({ kind: kindOfAll, version: 1, conversations }, null, 1);
@@ -40,14 +40,14 @@ const names = {
   reasoning: "Reasoning",
 };
 
-// Each part of the file begins with a comment that names it. Lines of texts that look like such a comment get a
+// In Markdown, each message begins with a comment. Lines of texts that look like such a comment are escaped by a
 // backslash.
 const comment = (role, about) =>
   `<!-- sparrow ${role}${about === undefined ? "" : " " + JSON.stringify(about).replaceAll(">", "\\u003e")} -->`;
 const guard = (text) => text.replace(/^(\\*)<!-- sparrow /gm, "\\$1<!-- sparrow ");
 const unguard = (text) => text.replace(/^\\(\\*)<!-- sparrow /gm, "$1<!-- sparrow ");
 
-// toMarkdown returns the branch that is shown, as text.
+// toMarkdown returns the visible branch as Markdown.
 export function toMarkdown(conversation) {
   const out = [`# ${conversation.title || "Untitled"}`];
   const part = (role, text, about) =>
@@ -62,8 +62,8 @@ export function toMarkdown(conversation) {
   return out.join("\n\n") + "\n";
 }
 
-// read returns the conversations in the text of a file, or throws an error that describes the problem. It returns a
-// list of {conversation, origin}; origin is the id in the file, empty if the file has none.
+// read returns the conversations in a file's text as a list of {conversation, origin}; origin is the id in the file, or
+// empty. It throws an error if the text is invalid.
 export function read(text) {
   if (text.length > largest) throw new Error(`the file has ${text.length} characters; at most ${largest} are read`);
   if (!/^\s*[[{]/.test(text)) return [{ conversation: readMarkdown(text), origin: "" }];
@@ -72,15 +72,14 @@ export function read(text) {
   if (!Array.isArray(list) || !list.length) throw new Error("it has no conversations");
   const found = list.map(readJSON).filter(({ conversation }) => conversation.all.length);
   if (!found.length) throw new Error("its conversations have no messages");
-  // If a file contains no times, its first conversation is the latest.
+  // If the file contains no times, its first conversation is the newest.
   found.forEach(({ conversation: c }, i) => (c.updated ||= Date.now() - i));
   return found;
 }
 
 const text = (x) => (typeof x === "string" ? x : "");
 
-// message keeps the known fields of a message, and only texts where texts are expected, because files may come from
-// anywhere.
+// message returns only the known fields of a message with values of the right type, because files are not trusted.
 function message(m) {
   const out = { role: ["user", "assistant", "tool"].includes(m?.role) ? m.role : "user", content: text(m?.content) };
   if (Array.isArray(m?.files)) out.files = m.files.map((f) => ({ name: text(f?.name) || "file", text: text(f?.text) }));
@@ -152,9 +151,9 @@ function readChatGPT(file) {
   return { conversation: c, origin: "" };
 }
 
-// plant adds the nodes of a tree, {id, parent, role, content} in any order, each after its parent, and shows the
-// branch that ends at a given node. Nodes without content and nodes of tools are omitted: their children become
-// children of the parent. Cycles have no beginning and are not reached.
+// plant adds nodes {id, parent, role, content}, given in any order, to a conversation, and shows the branch that ends
+// at node last. Nodes without content and nodes of tools are omitted; their children move to the parent. Cycles are
+// omitted, because they have no root.
 function plant(c, nodes, last) {
   const byID = new Map(nodes.map((n) => [n.id, n]));
   const spoken = (n) => n.content.trim() !== "" && ["user", "assistant"].includes(n.role);
@@ -200,7 +199,7 @@ function readMarkdown(file) {
   return c;
 }
 
-// save lets the browser save a file.
+// save downloads content as a file.
 export function save(name, content, type) {
   const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   const link = el("a", { href: url, download: name });
@@ -210,7 +209,7 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-// fileName returns a title as the name of a file.
+// fileName converts a title to a file name.
 export function fileName(title, ending) {
   const plain = (title || "conversation")
     .replace(/[^\p{L}\p{N}]+/gu, "-")

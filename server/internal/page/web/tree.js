@@ -1,10 +1,9 @@
-// A conversation is a tree: editing a question or requesting another answer adds a version next to the old one, and
-// nothing is lost. all has every message, with an id and the id of the message before it; messages is the branch that
-// is shown.
+// A conversation is a tree: an edited question or another answer is added as a version next to the old one. all holds
+// every message, with its id and the id of its parent; messages is the visible branch.
 
 const newID = () => crypto.randomUUID?.() ?? String(Math.random()).slice(2);
 
-// adopt creates the tree of a conversation that was stored by an older page, which had only one branch.
+// adopt creates the tree of a conversation that was stored without one, by an older version of the page.
 export function adopt(conversation) {
   if (conversation.all) return conversation;
   let parent = "";
@@ -17,7 +16,7 @@ export function adopt(conversation) {
   return conversation;
 }
 
-// add adds a message after another one: by default after the last message of the branch that is shown.
+// add adds a message after another one, by default after the last message of the visible branch.
 export function add(conversation, message, behind = conversation.messages.at(-1)) {
   message.id = newID();
   message.parent = behind?.id ?? "";
@@ -25,7 +24,7 @@ export function add(conversation, message, behind = conversation.messages.at(-1)
   if (behind === conversation.messages.at(-1)) conversation.messages.push(message);
 }
 
-// unfinished returns a copy of a conversation with the received part of an answer.
+// unfinished returns a copy of a conversation with the received part of a running answer.
 export function unfinished(conversation, answer, behind) {
   const copy = structuredClone(conversation);
   add(copy, { ...structuredClone(answer), stopped: true }, copy.all.find((m) => m.id === behind.id));
@@ -37,7 +36,7 @@ export function versions(conversation, message) {
   return conversation.all.filter((m) => m.parent === message.parent && m.role === message.role);
 }
 
-// choose shows the branch of a message, down to the latest message after it.
+// choose shows the branch that contains a message, and after it the latest messages.
 export function choose(conversation, message) {
   const path = [message];
   for (let m = message; m.parent; path.unshift(m)) {
@@ -51,7 +50,7 @@ export function choose(conversation, message) {
   conversation.messages = path;
 }
 
-// branch returns a new conversation with the messages of this one up to an index.
+// branch returns a new conversation with the first length messages of this one.
 export function branch(conversation, length, fresh) {
   const copy = structuredClone(conversation.messages.slice(0, length));
   return adopt({

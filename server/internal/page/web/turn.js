@@ -5,17 +5,17 @@ import { Rich } from "./markdown.js";
 import * as snippets from "./snippets.js";
 import { Prose, visible } from "./text.js";
 
-// The appearance of a message of a conversation.
+// Elements that show a message of a conversation.
 
 const names = { user: "You", assistant: "Model", tool: "Tool result" };
 
-// turn returns the box of a message; the caller adds the buttons for its actions.
+// turn returns the box of a message. The caller adds its buttons.
 export function turn(role, ...content) {
   const body = el("div", { class: "body" }, content);
   return el("article", { class: `message ${role}` }, el("h2", {}, names[role]), body);
 }
 
-// said shows the text of a person or a tool, and the names of the files that belong to it.
+// said shows the text and the file names of a message of the user or a tool.
 export function said(message) {
   const file = (f) => el("li", {}, visible(f.name), el("span", { class: "muted" }, ` ${sizeOf(f)}`));
   const text = el("div", { class: "prose" });
@@ -23,7 +23,7 @@ export function said(message) {
   return turn(message.role, message.files?.length ? el("ul", { class: "files" }, message.files.map(file)) : null, text);
 }
 
-// Answer is the box of an answer that may still grow.
+// Answer is the box of an answer, which may still grow.
 export class Answer {
   constructor() {
     const thought = el("div", { class: "prose rich" });
@@ -37,7 +37,7 @@ export class Answer {
     this.node = turn("assistant", this.waiting, this.fold, text, this.calls, this.fault);
   }
 
-  // show shows the current state of a message; ended means that it is complete.
+  // show shows a message; ended is true if it is complete.
   show(message, ended = false) {
     const { content, reasoning, calls, fault, stats } = message;
     this.waiting.hidden = Boolean(content || reasoning || calls?.length || fault || stats);
@@ -50,7 +50,7 @@ export class Answer {
   }
 }
 
-// Reading shows how much of a prompt has been read, and the remaining time.
+// Reading shows the progress of a prompt and the remaining time.
 export class Reading {
   constructor() {
     this.bar = el("progress", { max: 1, "aria-label": "Reading the prompt", hidden: true });
@@ -65,7 +65,7 @@ export class Reading {
   }
 }
 
-// told returns text that states how much of a prompt has been read, and the remaining time at the speed so far.
+// told returns the progress of a prompt as text, with the remaining time at the current rate.
 export function told({ total, cache, processed, time_ms }) {
   const read = processed - cache;
   const text = `Reading the prompt: ${count(processed)} of ${count(total)} tokens`;
@@ -106,9 +106,9 @@ export function sideBySide(list, at) {
   );
 }
 
-// pointed returns where the person has selected text in an answer: an offset in the answer's text, or -1. The page
-// does not show the marks of Markdown, so occurrences are counted: the second occurrence of the selected text on the
-// page is the second one in the text.
+// pointed returns the offset in an answer's text of the selection on the page, or -1. The page does not show Markdown's
+// markup, so the n-th occurrence of the selected text on the page is mapped to the n-th occurrence in the answer's
+// text.
 export function pointed(box, content) {
   const selection = getSelection();
   const word = selection.toString().trim().split(/\s+/)[0];
@@ -123,7 +123,7 @@ export function pointed(box, content) {
   return at;
 }
 
-// facts returns the line below an answer: its speed, its size, and how it ended.
+// facts returns the line below an answer: rate, number of tokens, and finish reason.
 export function facts({ stats, finish, stopped }) {
   const out = [];
   const { rate, first, prompt, cached, completion } = stats ?? {};
@@ -137,7 +137,7 @@ export function facts({ stats, finish, stopped }) {
   return el("span", { class: "muted small stats" }, out.join(" \u00b7 "));
 }
 
-// asCode shows a request as a program. request returns a promise of the request when it is needed.
+// asCode shows a request as a program. request returns a promise of the request, when it is needed.
 export function asCode(request) {
   const languages = { curl: snippets.curl, Python: snippets.python, Go: snippets.go };
   const code = el("code");
@@ -168,11 +168,10 @@ export function asCode(request) {
   );
 }
 
-// exampleResult is a result that the built-in model repeats correctly; with results of other kinds than in its
-// training it makes mistakes.
+// exampleResult is a tool result like those in the built-in model's training data; with others it makes mistakes.
 const exampleResult = '{"result": "Nora"}';
 
-// results is a form for the results of tool calls; done gets the texts in the order of the calls.
+// results is a form for the results of tool calls; done is called with the texts in the order of the calls.
 export function results(calls, done) {
   const inputs = calls.map(() => el("textarea", { rows: 2, class: "mono", placeholder: exampleResult }));
   const submit = (e) => {

@@ -1,10 +1,10 @@
-// Dense attention of the portable tier: one head of up to 64 query rows with a common first key
-// (sm90/dense/args.h with plain maps). The row tiles come from sm90/dense/plan.cuh, in halves of 64 rows.
+// Dense attention, portable kernel (arguments: sm90/dense/args.h, with the plain maps of map.cuh). A unit of work is
+// one head of up to 64 query rows with the same first key: half of a tile of sm90/dense/plan.cuh.
 //
-// Block: 128 threads process units in a loop. A warp has 16 query rows, and keeps their scores, softmax and output in
+// Block: 128 threads process units in a loop. A warp has 16 query rows, with their scores, softmax and output in
 //        registers. The queries, a tile of keys and a tile of values are in shared memory. The next tile of keys is
 //        loaded while the softmax weights and their product with the values are computed.
-// Bits:  Tiles of keys are counted from the row's first key, in order. Keys that are masked for a row have weight
+// Bits:  Tiles of keys begin at the row's first key and are added in order. Keys that are masked for a row have weight
 //        zero.
 #pragma once
 
@@ -97,7 +97,7 @@ __device__ __forceinline__ void attend_unit(const DenseAttendArgs& args, DenseSt
             for (u32 i = threadIdx.x; i < S::Keys * (S::Values / 8); i += kDenseThreads) {
                 const u32 r = i / (S::Values / 8), c = i % (S::Values / 8);
                 const i32 at = tile * S::Keys + static_cast<i32>(r);
-                // Other keys are set to zero: they may contain anything, and 0 * NaN is NaN.
+                // Values of other keys are set to zero, because they may be NaN, and 0 * NaN is NaN.
                 const bool valid = at < most;
                 copy_16(v + r * S::ValuePitch + c * 16,
                         valid ? heads + (start + at) * kv.strides[0] + S::Nope * 2 + c * 16 : kv.base, valid);
@@ -201,7 +201,7 @@ __device__ __forceinline__ void attend_unit(const DenseAttendArgs& args, DenseSt
         }
         u16* out = args.out + (row + r) * args.out_stride + static_cast<i64>(head) * S::Values + 2 * quad;
 #pragma unroll
-        // Adding zero turns -0 into +0. The sign of a zero can depend on keys that are masked for the row.
+        // Adding +0 changes -0 to +0, because the sign of a zero can depend on keys that are masked for the row.
         for (int n = 0; n < S::Values / 8; ++n) {
             *reinterpret_cast<u32*>(out + 8 * n) =
                 pack_bf16_fast(fmaf(o[n][2 * half], inverse, 0.0f), fmaf(o[n][2 * half + 1], inverse, 0.0f));
@@ -220,7 +220,7 @@ __device__ __forceinline__ void attend_dense(const DenseAttendArgs& args) {
     sparrow_dense::Plan& plan = *reinterpret_cast<sparrow_dense::Plan*>(args.plan);
     constexpr i32 kHalves = sparrow_dense::kUnitRows / kDenseRows;
     const u32 units = static_cast<u32>(plan.tiles) * kHalves * args.heads;
-    // Blocks that run at the same time have tiles of one head, which share its keys.
+    // Blocks that run at the same time compute tiles of the same head, so that its keys are read from L2.
     for (u32 u = blockIdx.x; u < units; u += gridDim.x) {
         const u32 of_head = plan.tiles * kHalves;
         const i32 head = static_cast<i32>(u / of_head), tile = static_cast<i32>(u % of_head / kHalves);

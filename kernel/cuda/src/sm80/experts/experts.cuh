@@ -1,11 +1,11 @@
-// Expert matrix products of the portable tier (sm90/experts/args.h): gate and up with the activation, or down.
+// Expert matrix products, portable kernels (arguments: sm90/experts/args.h): gate and up with the activation, or down.
 //
 // Item:  256 weight rows of an expert by up to 64 of its tokens. The weight rows are two halves of 128: gate and up of
 //        the same inner columns, or rows of down.
 // Block: 256 threads process items in a loop. Tokens are loaded in blocks of 128 bytes of k into a ring buffer in
 //        shared memory. Each warp loads 16 weight rows of each half from global memory directly to its registers, one
 //        block before their use.
-// Bits:  k is never split (mma.cuh), so the result for a token depends only on the token and the weights.
+// Bits:  k is not split (mma.cuh), so the result for a token depends only on the token and the weights.
 #pragma once
 
 #include "sm80/experts/weights.cuh"

@@ -56,7 +56,7 @@ __device__ __forceinline__ void pack_e2m1(const PackE2M1Args& args) {
 }
 
 // A block of 128 rows by 128 columns has one scale, which is 2^6 below the largest scale inside the block. The scales
-// inside the block lie within 14 binades of each other; kernel/fold.go checks this before packing.
+// inside the block differ by a factor of at most 2^14; kernel/fold.go checks this before packing.
 __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
     constexpr i32 kLargest = 6, kLeast = -8;  // range of a scale's exponent relative to the scale of its block
     __shared__ u32 largest[2];

@@ -1,5 +1,5 @@
-// Expert matrix products of the portable tier with few rows. Items and operands are those of experts.cuh, and results
-// are bitwise equal. These kernels are limited by weight bandwidth.
+// Expert matrix products with few rows, portable kernels. Items and operands are those of experts.cuh, and results are
+// bitwise equal. Their time is bound by weight bandwidth.
 //
 // Block:  512 threads process items in a loop. A warp has 8 rows of each half of a tile (gate and up of the same
 //         columns, or rows of down), which are the left operand of the matrix unit. Tokens are the right operand,
@@ -7,7 +7,7 @@
 //         multiplied.
 // Tokens: A chunk of kChunk blocks of k of all tokens is widened once for all warps. It is stored in shared memory in
 //         the order of the matrix unit while the next chunk is loaded.
-// Bits:   As in experts.cuh: k is never split, and blocks and steps of k are summed in order.
+// Bits:   As in experts.cuh: k is not split, and blocks and steps of k are summed in order.
 #pragma once
 
 #include "sm80/experts/experts.cuh"
@@ -45,7 +45,7 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
     const u8* weights = from.weights + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks * W::TileBytes;
     const float2* halves = from.weight_scales + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks;
 
-    // The 16-byte pieces of a chunk that this thread stores. A token has kChunk * 8 pieces.
+    // The 16-byte pieces of a chunk of tokens that this thread stores. A token has kChunk * 8 pieces.
     constexpr int kStored = S::Tokens * kChunk * 8, kOwn = (kStored + kStreamThreads - 1) / kStreamThreads;
     uint4 coming[kOwn];
     float coming_scale = 0.0f;
@@ -165,7 +165,7 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
             }
             if constexpr (W::MayBeNaN) {
                 const u32 first_nans = now[0].nans(), second_nans = now[1].nans();
-                // Rare: some code is a NaN.
+                // At least one code is a NaN, which is rare.
                 if (__any_sync(ptx::kFullMask, ((first_nans | second_nans) & kNaNs) != 0)) {
                     spoil(first_nans, second_nans, part);
                 }

@@ -1,11 +1,11 @@
-// Index scores of the portable tier: score[row, key] = scale[key] * sum over heads of weight[row, h] * relu(q[row, h]
-// . key). Keys are contiguous ranges (ragged) or the pages of requests (paged). sm90/index documents the arguments.
+// Index scores, portable kernels: score[row, key] = scale[key] * sum over heads of weight[row, h] * relu(q[row, h] .
+// key). Keys are contiguous ranges (ragged) or the pages of requests (paged). sm90/index documents the arguments.
 //
 // Item:  up to four query rows and the union of their keys.
 // Block: 256 threads. The queries are in shared memory in half precision. Each warp loads its keys from global memory
 //        to registers, in tiles of 16; they are the left operand, and heads are the right operand. In prompts a warp
-//        processes two tiles at a time and reads the queries once for both. The blocks of an item (gridDim.y) share
-//        its keys in a round-robin, eight warps of keys at a time.
+//        processes two tiles at a time and reads the queries once for both. The keys of an
+//        item are distributed round robin over its blocks (gridDim.y), eight warps of keys at a time.
 // Bits:  A score depends only on its query row and its key: heads are summed in tiles of eight, then over four lanes.
 #pragma once
 
@@ -51,7 +51,7 @@ struct RaggedKeys {
         hi = hi - lo > args.skip ? hi : lo;
         return {lo, hi, args.relative ? lo : 0};
     }
-    // Returns the address of key k, or null if it does not exist, and sets the address of its scale.
+    // Returns the address of key k and sets the address of its scale; returns null if the key does not exist.
     __device__ __forceinline__ const u8* key(i32 k, const float*& scale) const {
         if (k < 0 || k >= args.keys) {
             return nullptr;

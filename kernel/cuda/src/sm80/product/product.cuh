@@ -1,5 +1,5 @@
-// Matrix products of the portable tier: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for
-// each element of a batch (sm90/product/args.h with plain maps).
+// Matrix products, portable kernels: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for each
+// element of a batch (arguments: sm90/product/args.h, with the plain maps of map.cuh).
 //
 // Block: A tile of Rows input rows by Columns weight rows. Both operands are loaded in blocks of 128 bytes of k into a
 //        ring buffer of Stages in shared memory. The threads issue the copies Stages - 1 blocks ahead.

@@ -1,8 +1,8 @@
-// Matrix products of up to 16 rows in the portable tier. Operands are those of product.cuh, and results are bitwise
-// equal. These kernels are limited by weight bandwidth.
+// Matrix products of up to 16 rows, portable kernels. Operands are those of product.cuh, and results are bitwise equal.
+// Their time is bound by weight bandwidth.
 //
-// Block: Eight warps with tiles of 16 columns. Along warps share the k of a tile: they take blocks of 128 bytes in
-//        turn. A thread block therefore has 8 / Along tiles. Weights are loaded from memory to registers, Depth blocks
+// Block: Eight warps with tiles of 16 columns. The k of a tile is divided among Along warps, in blocks of 128 bytes
+//        round robin, so a thread block has 8 / Along tiles. Weights are loaded from memory to registers, Depth blocks
 //        ahead, because no other warp needs them. Weights are the left operand of the matrix unit; rows are the right
 //        operand, eight at a time.
 // e4m3:  Rows are widened once for all warps, one round of Along blocks ahead. They are stored in shared memory in the
@@ -50,7 +50,8 @@ template <class S>
 struct StreamSums {
     using T = typename S::Type;
     float* sums;
-    // [4, Along, Rows] scales of four rounds, because fast warps write the next round's before slow ones read.
+    // [4, Along, Rows] scales of four rounds: fast warps write the scales of a next round before slow warps have read
+    // those of this round.
     const float* scales;
     float total[S::Elements];
 

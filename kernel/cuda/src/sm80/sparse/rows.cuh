@@ -1,5 +1,5 @@
-// Cache rows for sparse attention of the portable tier. Sixteen threads share a row. They load it into registers while
-// the previous block of keys is multiplied, and then write it to a tile of 16-bit values [32 keys][columns].
+// Cache rows for portable sparse attention. Sixteen threads load a row into registers while the previous block of keys
+// is multiplied, and then write it to a tile of 16-bit values [32 keys][columns].
 //
 // Rows of e4m3 codes are converted to half precision, which represents every code times a power of two from 2^-15 to
 // 2^7. Rows of bf16 stay bf16.
@@ -11,7 +11,7 @@
 
 namespace portable {
 
-// Clamps x to the range of half precision. A NaN stays a NaN.
+// Clamps x to the range of half precision. For a NaN, it returns a NaN.
 __device__ __forceinline__ float within_half(float x) { return fabsf(x) > 65504.0f ? copysignf(65504.0f, x) : x; }
 __device__ __forceinline__ u32 half_pair(float low, float high) {
     u32 r;
@@ -33,8 +33,8 @@ __device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
     return r;
 }
 
-// Stores sixteen codes times a scale as 32 bytes of a tile. The codes are widened with a factor of 2^-8; the
-// half-precision scale contains 2^8, so that small scales keep more bits. Unit: the scale is 1.
+// Stores sixteen codes times a scale as 32 bytes of a tile. The widened codes have the factor 2^-8 and the
+// half-precision scale the factor 2^8, so that small scales have more bits. Unit: the scale is 1.
 template <bool Unit = false>
 __device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale) {
     u32 v[8];
@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale) {
     widen_numbers(codes.y, v[2], v[3]);
     widen_numbers(codes.z, v[4], v[5]);
     widen_numbers(codes.w, v[6], v[7]);
-    if ((nans_of(codes) & kNaNs) != 0) {  // rare
+    if ((nans_of(codes) & kNaNs) != 0) {  // a code is a NaN, which is rare
         widen_codes(codes.x, v[0], v[1]);
         widen_codes(codes.y, v[2], v[3]);
         widen_codes(codes.z, v[4], v[5]);
@@ -121,8 +121,8 @@ struct ScaledCodes {
     }
 };
 
-// A row of 656 bytes: 512 codes, 4 float32 scales of 128 codes each, and 64 bf16 values of the rotary part, which
-// stay bf16.
+// A row of 656 bytes: 512 codes, 4 float32 scales of 128 codes each, and 64 values of the rotary part, which are bf16
+// in the tile too.
 struct BlockRow {
     static constexpr int D = 576, HalfSteps = 32;
     static constexpr bool kHalves = true, kTwoStreams = false;

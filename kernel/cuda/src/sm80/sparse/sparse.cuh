@@ -1,5 +1,5 @@
-// Sparse attention of the portable tier: 32 heads of a query row over one segment of its selected keys
-// (sm90/sparse/args.h), or over all keys of its sequence.
+// Sparse attention, portable kernels: 32 heads of a query row over one segment of its selected keys, or of all keys of
+// its sequence (arguments: sm90/sparse/args.h).
 //
 // Block:  512 threads. 32 keys at a time are in shared memory as 16-bit rows, in two tiles that alternate. The rows of
 //         the next keys are held in registers. Scores: a warp computes 16 keys by 16 heads over a quarter of the
@@ -22,7 +22,7 @@ constexpr i32 kUnitHeads = 32, kUnitKeys = 32, kSegmentKeys = 64;
 constexpr i32 kPadHeads = 64;  // the heads of a row of partial results are padded to a multiple of this
 constexpr int kValues = 512;
 constexpr float kLn2 = 0.693147180559945309f, kLog2e = 1.44269504088896341f;
-constexpr float kLowest = -1e30f;  // finite, so that a block without a valid key gives no NaN
+constexpr float kLowest = -1e30f;  // finite, so that a block without a valid key does not give NaN
 
 __device__ __forceinline__ float exp2_fast(float x) {
     float r;

@@ -1,6 +1,6 @@
-// Exact top-k selection of every row of a score matrix, for the portable tier (sm90/topk/args.h). Selected positions
-// are in ascending order, and the lowest position wins a tie. NaN and -inf are never selected. A row with at most k
-// candidates returns all of their positions.
+// Exact top-k selection of every row of a score matrix, portable kernel (arguments: sm90/topk/args.h). Selected
+// positions are in ascending order; on a tie the lower position is selected. NaN and -inf are not selected. A row with
+// at most k candidates returns all of their positions.
 //
 // Block: 1024 threads, one row. Three histograms of 11, 11 and 10 bits of the score keys find the k-th largest key. A
 //        fourth pass over the row writes, in order, the positions of all keys above it and of the first keys equal to
@@ -21,7 +21,7 @@ struct TopKStorage {
     u32 digit, above;  // digit: bin of the k-th largest key; above: number of candidates in higher bins
 };
 
-// Returns the key of a candidate, or 0 if it must never be selected.
+// Returns the key of a candidate, or 0 for NaN and -inf, which are not selected.
 __device__ __forceinline__ u32 selectable(float score) {
     if (!(score == score)) {
         return 0;
@@ -118,7 +118,7 @@ __device__ __forceinline__ void select_row(const TopKArgs& args, i32 v) {
         const u32 key = i < w.length ? selectable(scores[i]) : 0;
         const u32 above = key > threshold, same = !all && key == threshold && key != 0;
         u32 total;
-        // One sum carries both counts, because each is at most 1024.
+        // One sum contains both counts, because each is at most 1024.
         const u32 before = sum_before(shared, above | same << 16, turn, total);
         const u32 same_before = equal + (before >> 16);
         if (above || (same && same_before < want)) {

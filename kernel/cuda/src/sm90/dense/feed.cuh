@@ -37,9 +37,8 @@ __device__ __forceinline__ Place place_of(Plan& plan, u32 u, u32 heads) {
         static_cast<i32>(section * group + rest - position * members)};
 }
 
-// The warp that finds units. Every thread block starts with the unit of its own number and takes further units from a
-// global counter, so that a slow thread block takes fewer. The bits of a unit do not depend on the thread block that
-// computes it.
+// The warp that finds units. Every thread block starts with the unit of its block number and takes further units from a
+// global counter, which balances the load. The bits of a unit do not depend on the thread block that computes it.
 template <class S>
 __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<S>& shared) {
     const u32 lane = threadIdx.x % 32, heads = args.heads;
@@ -94,7 +93,7 @@ __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<
             record.whole[0] = least0 / S::Keys;
             record.whole[1] = least1 / S::Keys;
         }
-        // Each lane arrives, for its own writes.
+        // Every lane arrives, because each lane has written a part of the record.
         ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));
         ring.advance();
         if (lane < 2) {

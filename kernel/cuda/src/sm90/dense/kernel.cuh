@@ -1,7 +1,7 @@
 // Dense causal attention over expanded keys and values, for ragged prefill with any prefix.
 //
 // In:    q bf16 [rows, heads * (nope + 64)]; kv bf16 [keys, heads * (nope + values)]; rope bf16 [keys, 64]; for each
-//        row its first key and the number of keys it sees (args.h); a plan of tiles (plan.cuh).
+//        row its first key and its number of keys (args.h); a plan of tiles (plan.cuh).
 // Out:   bf16 [rows, heads * values], f32 lse [rows, heads].
 // Block: one per SM, persistent. Two math warpgroups have 64 query rows each (math.cuh); one warp issues copies and
 //        one finds units (feed.cuh). Tiles of keys and of values are double-buffered. Masks are applied only to tiles

@@ -1,10 +1,10 @@
 // A math warpgroup: 64 query rows of a unit against its tiles of keys, from the last tile to the first.
 //
 // The scores of a tile are issued together with the product of weights and values of the previous tile, so that the
-// tensor cores have work while the softmax runs. The two warpgroups alternate, so that the softmax of one overlaps
-// the matrix products of the other.
+// tensor cores are busy during the softmax. The two warpgroups alternate, so that the softmax of one overlaps the
+// matrix products of the other.
 //
-// Bits: The sums of a row depend on the row, its keys and the tile bounds, which are counted from its first key.
+// Bits: The sums of a row depend on the row, its keys and the bounds of tiles, which begin at its first key.
 // Tiles that are completely masked for a row come before its own tiles and leave its sums at zero. Masked keys inside
 // a tile have weight zero.
 #pragma once
@@ -24,8 +24,8 @@ __device__ __forceinline__ void declare(float (&d)[N]) {
     }
 }
 
-// Returns the operand descriptor advanced by `bytes`. Only the lower word changes; the assembly makes this visible to
-// the compiler.
+// Returns the operand descriptor advanced by `bytes`. The assembly changes only the lower word, so that the compiler
+// does not compute the upper word again.
 __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     u64 r;
     asm("mov.b64 %0, {%1, %2};" : "=l"(r)
@@ -33,11 +33,11 @@ __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     return r;
 }
 
-// The fields of a unit that a math warpgroup keeps in registers. All other fields stay in the record.
+// The fields of a unit that a math warpgroup has in registers. All other fields are read in the record.
 struct Unit {
     u32 slot;   // slot of the unit's record in the ring
     i32 last;   // last tile in which a row of this warpgroup attends to keys; -1: none
-    i32 skip;   // tiles after `last`, which only the other warpgroup needs; -1: there is no further unit
+    i32 skip;   // tiles after `last`, which only the other warpgroup computes; -1: there is no further unit
     i32 whole;  // leading tiles of which all rows of this warpgroup attend to every key
 };
 
@@ -101,8 +101,8 @@ struct MathGroup {
         ptx::mma_commit();
     }
 
-    // Sets the values of keys that are masked for all rows of the unit to zero. They may contain anything, and zero
-    // times NaN is NaN. Both math warpgroups write the same zeros before their own products.
+    // Sets the values of keys that are masked for all rows of the unit to zero. They may be NaN, and zero times NaN is
+    // NaN. Both math warpgroups write the same zeros before their own products.
     __device__ __forceinline__ void clear_values(i32 seen) {
         const u32 tile = ptx::shared_address(shared.v[values.stage]);
         const u32 bytes = (S::Keys - seen) * kTileRowBytes;
@@ -118,7 +118,7 @@ struct MathGroup {
         at.group == 0 ? ptx::group_sync<1, 128>() : ptx::group_sync<2, 128>();
     }
 
-    // The two warpgroups take turns issuing matrix products. Both take the same number of turns.
+    // The two warpgroups issue matrix products alternately. Both must call take_turn equally often.
     __device__ __forceinline__ void take_turn() const {
         at.group == 0 ? ptx::group_sync<3, 256>() : ptx::group_sync<4, 256>();
     }
@@ -155,7 +155,7 @@ struct MathGroup {
     __device__ __forceinline__ const volatile Record& record(const Unit& u) const { return shared.records[u.slot]; }
 
     // Returns the next unit. Its record remains valid until it is released. It is released only after all values read
-    // from it have been used, because an arrival can overtake a load whose result has not been waited for.
+    // from it have been used, because an arrival can complete before an earlier load whose result is not used yet.
     __device__ __forceinline__ Unit next_unit() {
         wait(shared.record_full[ring.stage], ring.parity);
         Unit n{ring.stage, -1, -1, 0};
@@ -194,7 +194,7 @@ struct MathGroup {
 
     // Advances n to the next unit with keys for this warpgroup and issues its first scores. Returns false if there is
     // none. Skips units in which the rows of this warpgroup have no key, and last tiles that only the other warpgroup
-    // needs; it takes turns for skipped tiles too.
+    // computes; take_turn is called for skipped tiles too.
     __device__ __forceinline__ bool start(float (&s)[Scores], Unit& n) {
 #pragma unroll 1
         while (true) {
@@ -226,10 +226,10 @@ struct MathGroup {
         return true;
     }
 
-    // Processes the tiles of a unit that this warpgroup needs. The first scores have been issued before the call; the
-    // product of the last weights is issued at the end. The wait for a product is at the start of the loop, and the
-    // softmax that overlaps the product is at its end: within one basic block the compiler would move the wait before
-    // the softmax.
+    // Processes the tiles of a unit in which rows of this warpgroup have keys. The first scores have been issued before
+    // the call; the product of the last weights is issued at the end. The wait for a product is at the start of the
+    // loop, and the softmax that overlaps the product is at its end: within one basic block the compiler would move the
+    // wait before the softmax.
     __device__ __forceinline__ void run_unit(float (&s)[Scores], float (&o)[Outputs], const Unit& u) {
         u32 p[S::Steps][4];
         softmax.reset();

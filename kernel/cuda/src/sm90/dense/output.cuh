@@ -34,8 +34,8 @@ __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
     }
 }
 
-// Writes this warpgroup's rows of the unit: o divided by the sums of the rows. Adding zero turns -0 into +0, because
-// the sign of a zero can depend on masked keys.
+// Writes this warpgroup's rows of the unit: o divided by the sums of the rows. Adding +0 changes -0 to +0, because the
+// sign of a zero can depend on masked keys.
 template <class S>
 __device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head,
     const float (&o)[S::Columns / 2],

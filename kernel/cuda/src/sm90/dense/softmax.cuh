@@ -13,7 +13,7 @@ namespace sparrow_dense {
 // for a row depends only on the row.
 constexpr float kSlack = 8.0f;
 
-// The base of a row before its first key. It is finite, so that no NaN arises.
+// The base of a row before its first key. It is finite, so that differences of bases are not NaN.
 constexpr float kLowest = -1e30f;
 
 __device__ __forceinline__ float exp2_fast(float x) {

@@ -11,7 +11,7 @@
 //                    lane then has two tokens and needs two scales. With tokens as columns it would need 32 scales,
 //                    and reading them would take a third of the shared-memory bandwidth.
 //
-// Bits: k is never split (tile.cuh), so the result of a row depends only on the row and the weights.
+// Bits: k is not split (tile.cuh), so the result of a row depends only on the row and the weights.
 #pragma once
 
 #include "sm90/experts/args.h"
@@ -83,7 +83,7 @@ struct Incoming<Folded, Ahead> {
     alignas(8) u8 codes[15][8];  // e4m3 codes of the eight magnitudes, for each relative exponent from -8 to 6
 };
 
-// Tokens: maximum tokens of an item. Alone: a thread block does not share its SM, even if two would fit.
+// Tokens: maximum tokens of an item. Alone: one thread block per SM, even if two would fit.
 template <class T, Step Which, int Tokens, int RingStages, int AheadTiles = 5, bool Alone = false>
 struct Shape {
     using Type = T;
@@ -91,10 +91,10 @@ struct Shape {
     static constexpr int MaxTokens = Tokens;
     static constexpr int Stages = RingStages;
     static constexpr int Ahead = AheadTiles;  // stored tiles in flight, if weights are widened into stages
-    static constexpr bool Held = Stored<T>::Folds;  // the math warps widen the weights in registers
+    static constexpr bool Held = Stored<T>::Folds;  // the math warps convert the weights to e4m3 in registers
     static constexpr int Threads = kThreads;
-    // Two blocks share an SM. Widening is a dependent chain of instructions, and twice as many warps hide more of its
-    // latency.
+    // Number of blocks per SM. Conversion to e4m3 is a chain of dependent instructions; with two blocks, twice as many
+    // warps hide its latency.
     static constexpr int Blocks = Held && Tokens == 16 && !Alone ? 2 : 1;
     // Registers per thread of the math warpgroups and of the copy warpgroup. Over all three warpgroups, at most 504 = 3
     // x 168, the registers at launch; with two blocks per SM, 240 = 3 x 80.
@@ -117,7 +117,7 @@ struct Storage {
     u8 weights[S::Stages][S::StageBytes];
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
-    // The experts that have rows (Listed), and one entry after the last, whose first row is the end of the last
+    // The experts that have rows (pack_listed), and one entry after the last, whose first row is the end of the last
     // expert.
     uint2 list[kMaxExperts + 2];
     // Scales of tokens (scale_at), then two scales, one for each half of the weights.
@@ -150,7 +150,7 @@ __device__ __forceinline__ Storage<S>& storage() {
 }
 
 // Packs a ListedView into eight bytes. Its count is the first row of the next entry minus its own first row. before
-// fits 16 bits, because there are at most 512 + 131072 / 16 groups.
+// fits in 16 bits, because there are at most 512 + 131072 / 16 groups.
 __device__ __forceinline__ uint2 pack_listed(i32 expert, i32 first, i32 before) {
     return make_uint2(static_cast<u32>(expert) | static_cast<u32>(before) << 16, static_cast<u32>(first));
 }

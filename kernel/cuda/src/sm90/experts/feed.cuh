@@ -9,7 +9,7 @@
 namespace sparrow_experts {
 
 // Delays the arrival of this thread at the full barrier of a stage until the copies of the next stage have been issued.
-// This thread's copies to the stage are then complete and visible to the tensor cores.
+// When it arrives, its copies to the stage are complete and visible to the tensor cores.
 template <class S>
 struct Handover {
     Storage<S>& shared;

@@ -1,6 +1,6 @@
-// Widens e2m1 weights to e4m3, if the scales of a block of 128 rows by 128 columns lie within 14 binades. A value times
-// its scale is then exactly an e4m3 code times the scale of the block: e4m3 represents the values of e2m1, 0.5 to 6,
-// times 2^-8 to 2^6. The matrix products are those of e4m3 weights; only the widening is added.
+// Converts e2m1 weights to e4m3, if the scales inside a block of 128 rows by 128 columns differ by a factor of at most
+// 2^14. A value times its scale is then exactly an e4m3 code times the scale of the block: e4m3 represents the values
+// of e2m1, 0.5 to 6, times 2^-8 to 2^6. Except for this conversion, matrix products are those of e4m3 weights.
 //
 // A stored tile is 256 rows of 128 values, 17408 bytes, in sixteen pieces of 16 rows. A piece holds the values in the
 // order in which the lanes of a warp hold the A operand of the tensor-core instruction (ptx::HeldProduct). Lane l has
@@ -37,8 +37,8 @@ __device__ __forceinline__ u32 folded_code(i32 m, i32 e) {
     return exponent >= -6 ? (exponent + 7) * 8 + half * 4 : (2 + half) << (exponent + 9) >> 1;
 }
 
-// Selects four of eight bytes by the lower four nibbles of select. The highest bit of each nibble must be zero. It is
-// assembly, because __byte_perm adds an instruction that clears that bit.
+// Selects four of eight bytes by the lower four nibbles of select. The highest bit of each nibble must be zero.
+// Assembly is used because __byte_perm adds an instruction that clears this bit.
 __device__ __forceinline__ u32 pick_bytes(uint2 bytes, u32 select) {
     u32 out;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(bytes.x), "r"(bytes.y), "r"(select));

@@ -3,7 +3,7 @@
 // matrix are zeros.
 //
 // A block of 128 rows by 128 columns has one scale, which is 2^6 below the largest scale inside the block. The scales
-// inside the block lie within 14 binades of each other; kernel/fold.go checks this before packing.
+// inside the block differ by a factor of at most 2^14; kernel/fold.go checks this before packing.
 //
 // Block: 256 threads, one tile and one block of 128 columns, one row per thread.
 // Bytes: the matrix is read once and written once.

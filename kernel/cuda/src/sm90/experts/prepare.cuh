@@ -147,7 +147,7 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& w
     u32 total, counts;
     const u32 first = block_prefix(count, scratch, total);
     const u32 groups = (count + args.group_rows - 1) / args.group_rows;
-    // One sum carries both counts: listed experts in the upper bits, groups in the lower bits.
+    // One prefix sum computes both counts: listed experts in the upper bits, groups in the lower bits.
     const u32 before = block_prefix((count > 0 ? 1u << 20 : 0u) | groups, scratch, counts);
     if (expert < args.experts) {
 #pragma unroll

@@ -76,7 +76,7 @@ __device__ __forceinline__ void promote_from(float (&sum)[N / 2], const float (&
 
 // Multiplies up to 64 tokens by weights that are widened in registers. With one block per SM there are two sets of
 // accumulators: the weights of a block of k are widened while the products of the previous block run. With two blocks
-// per SM each has one set, and the products of the other thread block overlap the widening.
+// per SM, each has one set, and the products of one block overlap the widening of the other.
 template <class S, int N>
 __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&second)[N / 2], Storage<S>& shared,
                                               i32 blocks, Cursor& ring, u32 group, u32 t) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&sec
     const u32 codes = ptx::shared_address(shared.incoming.codes);
     const auto multiply = [&](float(&sum)[N / 2], const Piece& piece, u32 stage) {
         u32 a[kSteps][4];
-        // One branch covers all steps: code after a conditional load waits for it even if the load is skipped.
+        // A single branch for all steps: code after a conditional load waits for the load even if it is skipped.
         if (__any_sync(ptx::kFullMask, small_scales(piece.scales))) {
 #pragma unroll
             for (int g = 0; g < kSteps; ++g) {

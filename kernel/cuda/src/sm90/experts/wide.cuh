@@ -6,11 +6,11 @@
 // Block: one per SM, 512 threads. An item is 256 weight rows by up to 256 tokens of an expert. It is computed in two
 //        passes. Each pass takes 64 rows of either half of the tile (64 inner columns of gate and the same of up). A
 //        tile of 256 tokens by 128 weights needs half as much widening per product as a tile of 128 tokens by 256
-//        weights. One warpgroup gathers tokens, one loads packed weights and widens them, both into rings of stages
-//        of 128 bytes of k. The other two multiply, 64 tokens at a time; the first of them has tokens 0 to 63 and 128
-//        to 191. Gate and up: activations are quantised per 128 inner columns, so the activations of the first pass
-//        are kept until the second pass, as float32 in the memory of the results. The activations of the second pass
-//        are stored there too, because there are not enough registers; the thread that wrote a value reads it again.
+//        weights. One warpgroup gathers tokens, one loads packed weights and widens them, both into rings of stages of
+//        128 bytes of k. The other two multiply, 64 tokens at a time; the first warpgroup has tokens 0 to 63 and 128 to
+//        191. Gate and up: activations are quantised per 128 inner columns, so the activations of the first pass are
+//        kept until the second pass, as float32 in the memory of the results. The activations of the second pass are
+//        stored there too, because there are not enough registers; the thread that wrote a value reads it again.
 #pragma once
 
 #include "sm90/experts/feed.cuh"
@@ -37,7 +37,7 @@ template <Step Which>
 struct Storage<Wide<Which>> {
     using S = Wide<Which>;
     static constexpr int PieceBytes = Stored<Folded>::PieceBytes;
-    // The first five members are contiguous.
+    // The first five members have no padding between them: kInputs to kEmpty are their offsets.
     u8 weights[S::Widened][S::HalfRows * kBlockBytes];  // widened e4m3 codes, [128 rows][128 bytes]
     u8 inputs[S::Stages][S::MaxTokens * kBlockBytes];
     float scales[S::Stages][S::MaxTokens + 4];  // scales of the tokens, then two of the halves of the weight tile
@@ -233,7 +233,7 @@ __device__ __forceinline__ void promote_wide(float (&sum)[64], const float (&d)[
 }
 
 // Issues the four products of a block of k. The parameters are the lower words of the operand descriptors: the upper
-// words are constant, and no step overflows the address field.
+// words are constant, and the sum with an offset does not overflow the address field.
 __device__ __forceinline__ void multiply_words(float (&d)[64], u32 left, u32 right) {
     constexpr u64 kUpper = 0x4000004000000000ull;
     static_assert(kSteps == 4);
@@ -243,9 +243,9 @@ __device__ __forceinline__ void multiply_words(float (&d)[64], u32 left, u32 rig
     }
 }
 
-// Multiplies all blocks of k of a pass: 64 tokens by 128 weights and, if two is set, another 64 tokens. To save
-// registers, addresses are computed from the address of the storage. inputs is the descriptor of the tokens of the
-// first stage; own is the address of a lane's scales in that stage.
+// Multiplies all blocks of k of a pass: 64 tokens by 128 weights and, if two is set, another 64 tokens. Addresses are
+// computed from the address of the storage, to save registers. inputs is the descriptor of the tokens of the first
+// stage; own is the address of a lane's scales in that stage.
 template <class S>
 __device__ __forceinline__ void multiply_wide(float (&first)[64], float (&second)[64], u32 storage, i32 blocks,
                                               Cursor& ring, u32 two, u32 inputs, u32 own) {
@@ -336,7 +336,7 @@ __device__ __forceinline__ void write_kept(const ExpertsArgs& args, const Item& 
 // Values that a math warp needs between the products of an item. They are read again after each product, because
 // there are not enough registers.
 struct Between {
-    Item item;       // expert is replaced by the half that is computed
+    Item item;       // the field expert holds the pass: half 0 or 1 of the weight tile
     u32 lane, warp;  // warp: 0 to 7 of the math warps
     i32 token;       // the warp's first token; its second 16 tokens start 128 later
     u32 staged;

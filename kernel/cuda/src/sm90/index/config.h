@@ -23,14 +23,14 @@ constexpr int kMaxRows = 8;          // maximum query rows per item: 256 columns
 
 // An item is a set of query rows that share a query tile: Rows query rows of Heads heads each, Columns = Heads * Rows
 // columns in all. An instruction has at most 128 columns, so 256 columns are two column groups with separate math
-// groups. A key that is loaded once therefore serves all 256 columns.
+// groups. A key is therefore loaded once for all 256 columns.
 template <int HeadCount, int RowCount>
 struct Shape {
     static constexpr int Heads = HeadCount;
     static constexpr int Rows = RowCount;
     static constexpr int Columns = Heads * Rows;
     static constexpr int ColumnGroups = Columns > 128 ? 2 : 1;
-    static constexpr int TileGroups = kMathGroups / ColumnGroups;  // math groups that take key tiles in turn
+    static constexpr int TileGroups = kMathGroups / ColumnGroups;  // math groups that process key tiles in turn
     static constexpr int N = Columns / ColumnGroups;
     static constexpr int GroupRows = N / Heads;
     static constexpr int KeyStages = 16;

@@ -5,10 +5,10 @@
 //        e4m3 bytes, then 64 f32 scales); block table i32 [tables, blocks]; context lengths i32 [requests, next_n]
 //        (paged_args.h).
 // Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
-// Block: one per SM, 640 threads. An item is a request. A block owns a contiguous run of (request, page) pairs, which
-//        the kernel computes. Four warps copy pages into a ring of 16 stages. With up to 128 columns, the four math
-//        warpgroups take pages in turn; with 256 columns, two pairs of warpgroups take pages in turn, and the two of
-//        a pair share the columns.
+// Block: one per SM, 640 threads. An item is a request. A block processes a contiguous range of (request, page) pairs
+//        (share.cuh). Four warps copy pages into a ring of 16 stages. With up to 128 columns, the four
+//        math warpgroups each take every fourth page. With 256 columns, two pairs of warpgroups take alternate pages,
+//        and each warpgroup of a pair has half of the columns.
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
 // H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 75 / 81 / 124 us; 128 x 64k: 283 / 298 us, 4.0 TB/s. Copies alone take
 //        258 us; writing the scores costs 20 us more (NOTES.md).
@@ -28,7 +28,7 @@ struct PagedSource {
         return keys > args.skip ? max(keys, 0) : 0;
     }
 
-    // Returns the number of pages that any row of the request needs.
+    // Returns the maximum number of pages over the rows of a request.
     __device__ __forceinline__ u32 operator()(i32 request) const {
         i32 longest = 0;
         for (i32 j = 0; j < args.next_n; ++j) {
@@ -62,8 +62,8 @@ struct PageReader {
     }
 };
 
-// One of the four copy warps. Each takes every fourth tile of the block's share, because a single warp, which shares
-// its issue slots with the math warps, cannot issue the copies fast enough. The first warp also publishes the items.
+// One of the four copy warps. Each takes every fourth tile of the block's share, because a single warp cannot issue the
+// copies fast enough: math warps use the same issue slots. The first warp also writes the records of items.
 template <class S>
 __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share share, i32 worker) {
     const u32 lane = threadIdx.x % 32;
@@ -123,7 +123,7 @@ __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share
         t -= tiles;
         left -= tiles;
     }
-    if (worker == 0) {  // publishes the record that ends the work
+    if (worker == 0) {  // writes the record that ends the work
         ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
         if (lane == 0) {
             shared.records[items.stage].tiles = 0;

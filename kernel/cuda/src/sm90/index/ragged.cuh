@@ -5,9 +5,8 @@
 // Out:   f32 [rows, stride]: column c is key key_start + c (relative) or key c (absolute); nothing is written outside
 //        a row's range.
 // Block: one per SM, 640 threads. An item is 256 / H consecutive query rows (32 KB of q in shared memory); a block
-//        owns a contiguous run of (item, key tile) pairs. One warp copies key tiles of 64 keys (8 KB + 256 B) into a
-//        ring of 16 stages. Two pairs of math warpgroups take the tiles in turn; each warpgroup of a pair has 128
-//        columns.
+//        computes a contiguous range of (item, tile) pairs. One warp copies tiles of 64 keys (8 KB + 256 B) into a ring
+//        of 16 stages. Two pairs of math warpgroups take alternate tiles; each warpgroup of a pair has 128 columns.
 // Bytes: keys are read once per item from L2, q once, scores are written once.
 // H200:  64 heads, 4096 x 32k: 1254-1269 TFLOP/s with pauses between launches, 1157 back to back, when the power
 //        limit lowers the clock. This is 76 and 70 % of 1650 TFLOP/s, the rate of the matrix instructions alone.
@@ -41,8 +40,8 @@ struct RaggedSource {
         }
     }
 
-    // Aligns the start of tiles. The copy engine reads scales at multiples of 16 bytes. With absolute columns,
-    // multiples of 16 keys allow a warp to store whole runs of 64 bytes.
+    // Returns the start of the tile of a key. The copy engine reads scales at multiples of 16 bytes. With absolute
+    // columns, tiles start at multiples of 16 keys, so that a warp stores 64 adjacent bytes.
     __device__ __forceinline__ i32 align(i32 key) const { return key & (args.relative ? ~3 : ~15); }
 
     __device__ __forceinline__ RaggedSpan span(i32 item) const {
@@ -61,7 +60,7 @@ struct RaggedSource {
     __device__ __forceinline__ u32 operator()(i32 item) const { return span(item).tiles(); }
 };
 
-// The copy warp: processes the block's share and keeps both rings full.
+// The copy warp, which copies the key tiles and the items of the block's share to both rings.
 template <class S>
 __device__ void ragged_copy(const IndexRaggedArgs& args, Storage<S>& shared, Share share) {
     const u32 lane = threadIdx.x % 32;

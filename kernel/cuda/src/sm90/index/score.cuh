@@ -1,9 +1,9 @@
 // The common part of the index-score kernels: the shared-memory pipeline and the four math warpgroups. Copy warps
-// (ragged.cuh, paged.cuh) publish items (a query tile, its weights and a record of what to store) and key tiles. The
-// math groups multiply, reduce over heads and store.
+// (ragged.cuh, paged.cuh) copy key tiles and items: a query tile, its weights and a record with the range of keys to
+// store. The math groups multiply, reduce over heads and store.
 //
 // Overlap: A group multiplies a tile, waits, reduces it, and takes the next one. Four groups do this concurrently, so
-// that the tensor cores have work from one group while the others reduce. Therefore the reduction has to be short
+// that the tensor cores multiply for one group while the others reduce. The reduction must therefore be short
 // (reduce_heads).
 //
 // Bits: A score depends only on its query row and its key. The order of the sum over heads (chains inside a lane,
@@ -86,10 +86,10 @@ struct Cursor {
     }
 };
 
-// ReLU in two ways. max(x, 0) runs in the integer pipe at half rate. A multiplication that saturates to [0, 1] runs in
-// the full-rate pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Both are used so that
-// neither pipe is the bottleneck. The weights of the columns that use max contain the factor 2^-25, and the key scale
-// contains the inverse factor.
+// ReLU is computed with two instructions. max(x, 0) runs in the integer pipe at half rate. A multiplication that
+// saturates to [0, 1] runs in the full-rate pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 <
+// 2^25. Both are used so that neither pipe is the bottleneck. The weights of the columns that use max contain the
+// factor 2^-25, and the key scale contains the inverse factor.
 constexpr float kShrink = 0x1p-25f, kGrow = 0x1p25f;
 constexpr int kMaxEvery = 2;  // one of kMaxEvery octets of heads uses max
 
@@ -155,7 +155,7 @@ struct Output {
     i32 rows_per_item;
 };
 
-// One math warpgroup, which processes items until a record without tiles. Group g owns columns [half*N, half*N + N)
+// One math warpgroup, which processes items until a record without tiles. Group g computes columns [half*N, half*N + N)
 // of every item, with half = g % ColumnGroups, and every TileGroups-th key tile of the block's share.
 template <class S>
 struct MathGroup {

@@ -1,6 +1,6 @@
-// The schedule: every thread block computes the contiguous run of key tiles that it owns. The tiles of all items are
-// concatenated and divided evenly, so shares differ by at most one tile and an empty item costs nothing. No table in
-// memory is needed that could be out of date or too small.
+// The schedule. The key tiles of all items are concatenated and divided evenly among the thread blocks: each computes a
+// contiguous range of tiles, and their sizes differ by at most one. Every block computes its range itself, without a
+// table in memory.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -8,7 +8,7 @@
 
 namespace sparrow_index {
 
-// The first tile of a thread block and the number of tiles that it owns.
+// The first tile of a thread block's share, and its number of tiles.
 struct Share {
     i32 item;   // first item
     i32 tile;   // first tile inside the first item
@@ -21,8 +21,8 @@ struct ShareScratch {
     Share share;
 };
 
-// Returns the share of this thread block. All threads of the block must call it. tiles_of(item) must be cheap: it is
-// called once per item, and again for the items that one thread searches.
+// Returns the share of this thread block. All threads of the block must call it. tiles_of(item) is called once per
+// item, and again for the items that one thread searches, so it must be fast.
 template <class TilesOf>
 __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& scratch) {
     const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -45,7 +45,7 @@ __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& sc
 
     const u32 of_warp = lane < kThreads / 32 ? scratch.warp_totals[lane] : 0;
     const u32 before = ptx::warp_sum(lane < warp ? of_warp : 0) + upto - own, total = ptx::warp_sum(of_warp);
-    // The first `more` thread blocks own one tile more.
+    // The shares of the first `more` thread blocks have one tile more.
     const u32 each = total / gridDim.x, more = total - each * gridDim.x;
     const u32 begin = each * blockIdx.x + min(blockIdx.x, more), count = each + (blockIdx.x < more);
     if (count > 0 && before <= begin && begin - before < own) {

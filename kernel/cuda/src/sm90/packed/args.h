@@ -16,7 +16,7 @@ struct PackedArgs {
     u32* arrived;            // [items of a part]: number of parts that are in sums; zero before and after the launch
     i64 x_pitch;             // bytes between rows of x
     i64 out_stride;          // elements between rows of out
-    i32 x_bytes;             // bytes of a row of x; columns beyond them count as zeros
+    i32 x_bytes;             // bytes of a row of x; columns beyond them are treated as zeros
     i32 rows;                // token rows of a plain product
     i32 top;                 // experts per row; 0: a plain product
     i32 tiles;               // weight tiles of 256 rows

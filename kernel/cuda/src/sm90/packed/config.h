@@ -1,8 +1,8 @@
-// Matrix products with weights that stay packed: tile shapes, the ring of stages and the order of summation.
+// Matrix products with packed weights: tile shapes, the ring of stages and the order of summation.
 //
 // Weights are stored in tiles of 256 rows; a tile has units of F::K columns, and a unit has four stripes of 64 rows.
 // The codes of a stripe are in the order in which the lanes of a warpgroup hold the A operand of the tensor cores
-// (decode.cuh). A lane widens its eight values of a step of 16 columns to bf16 in registers; widened values are never
+// (decode.cuh). A lane converts its eight values of a step of 16 columns to bf16 in registers; these values are not
 // written to memory.
 //
 // Bits: k is cut into args.parts parts of whole units; the number of parts depends only on the shape of the weight. The

@@ -1,4 +1,4 @@
-// Packed formats: the layout of the values of a unit in memory, and how a lane widens its values to bf16. A new
+// Packed formats: the layout of the values of a unit in memory, and how a lane converts its values to bf16. A new
 // format needs a struct here, a kernel that packs it (pack.cuh) and a file of instantiations.
 //
 // A unit is 64 rows by K columns: codes, then scales. Warp w of the warpgroup has rows 16w to 16w+15. In step s (16
@@ -16,12 +16,11 @@
 //           bytes 1 and 3
 //
 // Integers are used directly as bits of bf16: an integer n of up to 8 bits is n * 2^-133, which is subnormal or, with
-// its highest bit set, the smallest normal range. The stored scales contain the power of two that compensates this.
+// its highest bit set, the smallest normal range. The stored scales contain the inverse power of two.
 //
 // Values are rounded to bf16 once if a code times its scale has more than 8 bits (int4 and int8 groups, FP8 with
-// scales that are not powers of two, GGUF types). Other engines that widen to bf16 do the same. NVFP4, MXFP4 and FP8
-// with power-of-two scales are exact, as is every format whose codes and scales have few enough bits. A scale of the
-// whole matrix is applied to the float32 sums.
+// scales that are not powers of two, GGUF types). Other engines that convert weights to bf16 do the same. NVFP4, MXFP4
+// and FP8 with power-of-two scales are exact in bf16. A scale of the whole matrix multiplies the float32 sums.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -76,8 +75,8 @@ __device__ __forceinline__ u32 times_plus(u32 a, u32 b, u32 c) {
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
-// Return one half of a pair in both halves of a word. They use 16-bit registers and not a byte permutation, because
-// multiplications can then select the half themselves.
+// Return one half of a pair in both halves of a word. They use 16-bit registers instead of a byte permutation, because
+// a multiplication can select half of a register without a further instruction.
 __device__ __forceinline__ u32 low_twice(u32 v) {
     u32 r;
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {l, l}; }" : "=r"(r) : "r"(v));

@@ -1,8 +1,9 @@
-// Packed formats whose codes are points of a lattice: an index stands for the magnitudes of eight or four values. A
-// lane looks points up in a table in shared memory, where each point is repeated over 128 bytes (64 bytes for large
+// Packed formats whose codes are points of a lattice: an index selects the magnitudes of eight or four values. A lane
+// looks up points in a table in shared memory, in which each point is repeated over 128 bytes (64 bytes for large
 // grids) to avoid bank conflicts.
 //
-// These are turned formats (decode.cuh): lane l has columns 16(l%4) to 16(l%4)+15 of a batch, which are two octets.
+// These are turned formats (decode.cuh): lane l has columns 16(l%4) to 16(l%4)+15 of a batch, which are two octets
+// (groups of eight values).
 //
 // Layout of a unit. Octet p = 2 * octet of the lane in a batch + row (0 upper, 1 lower):
 //   indices  [warp][lane][batch] of four octets; with two points per octet, [warp][half of the unit][lane][batch of

@@ -3,8 +3,8 @@
 //
 // Block: persistent. One warp copies: the copy engine loads a unit of weights in one piece, together with the rows of
 //        the tokens for the unit. The other warps have 16 weight rows each. They widen the weights in registers to the
-//        A operand of the tensor cores and multiply eight tokens at a time. No warp waits for the products of another
-//        warp.
+//        A operand of the tensor cores and multiply eight tokens at a time. Warps do not wait for the products of
+//        another warp.
 // Bytes: weights are read once from memory for each group of tokens.
 #pragma once
 
@@ -26,8 +26,9 @@ struct FewRoom {
     static constexpr int stages(int stripes, int blocks) {
         return (limit(blocks) - Listed * 16 - 512 - Table<F>::TableBytes) / stage(stripes);
     }
-    // Widening is limited by latency: three blocks of eight warps overlap more of it than one block of sixteen warps.
-    // For experts, one block per SM is faster, because it leaves space for the first units of the next kernel.
+    // The conversion to bf16 is bound by latency, which three blocks of eight warps hide better than one block of
+    // sixteen warps. For experts, one block per SM is faster, because shared memory remains for the first units of the
+    // next kernel.
     static constexpr bool Three = stages(2, 3) >= 2;
 };
 
@@ -123,8 +124,8 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     Walk<S> walk;
     Cursor at;
     Item item;
-    // Weights were written before the previous kernel, and the list of experts too unless late(args). The copies of the
-    // first units are therefore issued before waiting for the previous kernel.
+    // Weights were written before the previous kernel started and, unless late(args), so was the list of experts. The
+    // copies of the first units are therefore issued before waiting for the previous kernel.
     i32 primed = 0;
     if (!late(args)) {
         Walk<S> first;
@@ -168,7 +169,7 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
                                           i32 count, Cursor& at, u32 table, u32 group, u32 warp, u32 lane) {
     using F = typename S::F;
     constexpr int kBatches = F::K / 64;
-    // Offset of this lane's token; in turned formats, lanes without a token read the last token, at no cost.
+    // Offset of this lane's token; in turned formats, lanes without a token read the last token.
     u32 x[Eights];
 #pragma unroll
     for (int e = 0; e < Eights; ++e) {
@@ -211,9 +212,9 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
     }
 }
 
-// Combines the sums of the parts of k in global memory, warp by warp. The warp whose part arrives last adds all parts
-// in order, continues with the sum and gets true. No warp waits for the other warps of its thread block. args.arrived
-// has one counter per warp of an item.
+// Combines the sums of the parts of k in global memory, warp by warp. The last warp to arrive adds all parts in order;
+// for it, the function returns true, with the total in sum. Warps do not wait for the other warps of their thread
+// block. args.arrived has one counter per warp of an item.
 template <class S>
 __device__ __forceinline__ bool add_parts_of_warp(const PackedArgs& args, float (&sum)[S::Tokens / 2], const Item& item,
                                                   u32 warp, u32 lane) {

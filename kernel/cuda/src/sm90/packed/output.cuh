@@ -41,8 +41,8 @@ __device__ __forceinline__ void read_list(const PackedArgs& args, Shared& shared
     __syncthreads();
 }
 
-// Combines the sums of the parts of k in global memory. The thread block whose part arrives last adds all parts in
-// order, continues with the sum and gets true.
+// Combines the sums of the parts of k in global memory. The last thread block to arrive adds all parts in order; for
+// it, the function returns true, with the total in sum.
 template <class S, class Shared, int N>
 __device__ __forceinline__ bool add_parts(const PackedArgs& args, Shared& shared, float (&sum)[N],
                                           const Item& item) {

@@ -1,7 +1,7 @@
 // Packs weights into the units that decode.cuh describes. This runs once, when the weights are loaded. A matrix has
-// tiles of 256 rows. Gate and up share tiles: of every 16 tile rows, the first eight are rows of gate and the other
-// eight are the corresponding rows of up, so that a lane has both values of an output column. Rows and columns beyond
-// the matrix are zeros.
+// tiles of 256 rows. Gate and up are packed into the same tiles: of every 16 tile rows, the first eight are rows of
+// gate and the other eight are the corresponding rows of up, so that a lane has both values of an output column. Rows
+// and columns beyond the matrix are zeros.
 //
 // Block: 256 threads, for the four stripes of a unit.
 // Bytes: the matrix is read once and written once.
@@ -21,7 +21,7 @@ enum Source {
     kQ4_0 = 3,    // blocks of GGUF files: 18 bytes for 32 values, an f16 scale, then low and high nibbles
     kQ8_0 = 4,    // 34 bytes for 32 values, an f16 scale in front
     kMXFP4 = 5,   // 17 bytes for 32 values, an e8m0 scale, then low and high nibbles
-    kBlocks = 6,  // blocks of 256 values, which Packer of the format reads
+    kBlocks = 6,  // blocks of 256 values, which the Packer of the format reads
 };
 
 // Scale types in addition to the types of floats.cuh.

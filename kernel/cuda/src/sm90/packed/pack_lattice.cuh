@@ -6,7 +6,7 @@
 
 namespace sparrow_packed {
 
-// Returns eight signs from seven stored signs: the last one makes the number of negative values even.
+// Returns eight signs from seven stored signs. The eighth sign is such that the number of negative values is even.
 __device__ __forceinline__ u32 eight_signs(u32 seven) {
     seven &= 127u;
     return seven | (__popc(seven) & 1u) << 7;

@@ -1,4 +1,4 @@
-// Matrix products of many rows with packed weights: the two thread blocks of a cluster share the tokens.
+// Matrix products of many rows with packed weights: the two thread blocks of a cluster use the same tokens.
 //
 // In:    as in product.cuh, for one matrix, not for experts.
 // Out:   as in product.cuh, bitwise equal.
@@ -136,7 +136,7 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
                 ptx::Held<S::Tokens>::run(sum, a[b % 2][s], inputs + 2 * s, unit > span.begin || b > 0 || s > 0);
             }
             ptx::mma_commit();
-            ptx::mma_wait<1>();  // the operands of the previous batch are free
+            ptx::mma_wait<1>();  // the operands of the previous batch may be overwritten
             if (before >= 0) {
                 release(before);
             }
@@ -216,7 +216,7 @@ __device__ __forceinline__ void multiply_pair(const PackedPairArgs& pair) {
             write<S>(args, sum, item, item.tile * kStripes + static_cast<i32>(2 * rank + group), warp, lane);
         }
     }
-    ptx::cluster_sync();  // the other thread block may still copy to this one and arrive at its barriers
+    ptx::cluster_sync();  // until then, the other thread block may copy to this block and arrive at its barriers
 }
 
 }  // namespace sparrow_packed

@@ -4,9 +4,9 @@
 // Out:   bf16 or f32 [rows, columns]; gate and up: their activation; down: one row per pair (args.h).
 // Block: one per SM, persistent. One warpgroup copies: the copy engine loads a unit of weights in one piece, and the
 //        threads copy the rows of the tokens, 16 bytes at a time, to their swizzled positions. For turned formats the
-//        warpgroup then reorders the columns of the tokens. The other warpgroups widen 64 weight rows each in
-//        registers to the A operand of the tensor cores, and multiply. The widening of four steps overlaps the
-//        products of the previous four.
+//        warpgroup then reorders the columns of the tokens. The other warpgroups widen 64 weight rows each in registers
+//        to the A operand of the tensor cores, and multiply. The conversion of four steps overlaps the products of the
+//        previous four steps.
 // Bytes: weights are read once from memory for each group of tokens. With few tokens the kernel is limited by the
 //        bandwidth of the packed weights.
 #pragma once
@@ -110,8 +110,8 @@ __device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared)
     Cursor inputs, units;
     Item item;
     i32 last = -1, older = -1;  // stages whose token copies are in flight; -1: none
-    // Weights were written before the previous kernel, and the list of experts too unless late(args). The copies of the
-    // first units are therefore issued before waiting for the previous kernel.
+    // Weights were written before the previous kernel started and, unless late(args), so was the list of experts. The
+    // copies of the first units are therefore issued before waiting for the previous kernel.
     i32 primed = 0;
     if (!late(args)) {
         Walk<S> first;
@@ -169,7 +169,7 @@ struct Rings {
 template <class S>
 __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
                                          Rings& at, u32 table, u32 group, u32 warp, u32 lane) {
-    // Batches of a unit, and batches of a stage of inputs.
+    // Batches (of 64 columns) per unit of weights and per stage of inputs.
     constexpr int kBatches = S::F::K / 64, kStage = S::Columns / 64;
     static_assert(kBatches % 2 == 0, "two sets of operands in turn");
     u32 a[2][4][4];
@@ -198,7 +198,7 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
                                           unit > span.begin || b > 0 || s > 0);
             }
             ptx::mma_commit();
-            ptx::mma_wait<1>();  // the operands of the previous batch are free
+            ptx::mma_wait<1>();  // the operands of the previous batch may be overwritten
             if (b % kStage == 0) {
                 if (before >= 0) {
                     sparrow_tile::arrive_warp(ptx::shared_address(&shared.inputs_empty[before]));
@@ -270,8 +270,8 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
 
 }  // namespace sparrow_packed
 
-// Defines the kernels of a format: up to 8, up to 16, up to 64 tokens, and more. For 8-bit codes, 16 tokens use the
-// warpgroup products, which take less time there.
+// Defines the kernels of a format: for up to 8, up to 16, up to 64 tokens, and for more. For 8-bit codes, 16 tokens use
+// the warpgroup products, which take less time there.
 #define PACKED_KERNEL(Name, ...)                                                                                 \
     extern "C" __global__ void __launch_bounds__(sparrow_packed::Shape<__VA_ARGS__>::Threads, 1)                 \
         sparrow_packed_##Name(const __grid_constant__ PackedArgs args) {                                         \
@@ -283,7 +283,8 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     PACKED_FEW(Name##_few8, Few<__VA_ARGS__, 8, 128>)       \
     PACKED_KERNEL(Name##_few64, __VA_ARGS__, 64, 4, false)  \
     PACKED_KERNEL(Name##_many, __VA_ARGS__, 128, 2, true)
-// Defines a kernel for groups of 256 tokens, which widens half as many weights per product as one for 128 tokens.
+// Defines a kernel for groups of 256 tokens, which converts half as many weights per product as the kernel for 128
+// tokens.
 #define PACKED_WIDE(Name, ...) PACKED_KERNEL(Name##_wide, __VA_ARGS__, 256, 2, true)
 #define PACKED_KERNELS(Name, ...)                           \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \

@@ -34,10 +34,10 @@ struct Divisor {
     }
 };
 
-// With args.beside, the inputs of a product were written before the previous kernel (another product of these inputs).
-// It then reads the inputs without waiting for the previous kernel, and waits for it only before it ends: the next
-// kernel waits for this kernel alone, and so for both. The previous kernel waits for its own inputs before it releases
-// this one, so the inputs are complete when this kernel starts.
+// If args.beside is set, the previous kernel is another product of the same inputs. This kernel then reads the inputs
+// without waiting for the previous kernel: they are complete, because the previous kernel waits for them before it
+// allows this kernel to start. This kernel waits for the previous kernel before it ends, because the next kernel waits
+// only for this kernel.
 __device__ __forceinline__ void wait_for_inputs(const ProductArgs& args) {
     if (args.beside == 0) {
         ptx::wait_for_previous_kernel();

@@ -173,8 +173,8 @@ __device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPla
 }
 
 // The copy thread, after it has issued the first weights: first loads the inputs of those stages, then weights and
-// inputs of the following blocks of k. Inputs that are issued after a whole ring of weights would arrive after all of
-// them.
+// inputs of the following blocks of k. If the copies of inputs were issued after a whole ring of weights, the inputs
+// would arrive after all these weights.
 template <class S>
 __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>& at, FewWalk<S> walk, Span span) {
     const u32 stages = args.stages;

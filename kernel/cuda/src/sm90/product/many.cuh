@@ -42,7 +42,7 @@ struct ManyShape {
     // float32 takes as many bytes as two waves in bf16.
     static constexpr int OutBytes = Rows * N * (Parted && !Kept && !Away ? 4 : 2);
     static constexpr int Stages = (kSharedLimit - 1024 - 256 - OutBytes) / (StageBytes + ScaleBytes);
-    // Results are stored in boxes of 64 columns, otherwise in boxes of N columns.
+    // Results are stored in boxes of 64 columns if N is a multiple of 64, otherwise in boxes of N columns.
     static constexpr bool Boxes = N % 64 == 0;
     static_assert(N % 16 == 0 && (!Away || T::Scaled), "columns of a part of a scale, and sums of waves");
     static_assert(Stages >= 2 && Stages <= 16, "a ring of stages");
@@ -323,7 +323,6 @@ struct ManyMath {
         }
     }
 
-    // Computes the sum of one part.
     __device__ __forceinline__ void sum_part(float (&sums)[S::Waves][Sums], const ManyTile& tile, Span span) {
         float (&sum)[Sums] = sums[0];
         if constexpr (!S::Type::Scaled) {
@@ -422,7 +421,7 @@ struct ManyMath {
     // A warp writes its 16 rows: float32 directly from registers, bf16 through shared memory and the copy engine in
     // boxes of 64 columns.
     __device__ __forceinline__ void write(float (&sum)[Sums], const ManyTile& tile, i32 wave) {
-        // For Away, there are not enough registers for factors.
+        // If Away is set, there are not enough registers for factors.
         if (S::Type::Scaled && !S::Away && args.factors != nullptr) {
 #pragma unroll
             for (int e = 0; e < N / 8; ++e) {

@@ -64,8 +64,8 @@ struct ResidentItems {
 
 // The copy thread. Pieces of weights are loaded in the order in which products read them: the blocks of k of the first
 // 128 columns, then of the next 128, and so on. Two pieces are loaded before waiting for the previous kernel. The
-// blocks of the first tile of input rows are then loaded in turn with the next pieces, so that products of few rows
-// start early.
+// blocks of the first tile of input rows are then loaded, alternating with the next pieces, so that products of few
+// rows start early.
 __device__ __forceinline__ void feed_resident(const ProductArgs& args, const ResidentPlaces& at) {
     Cursor ring;
     u32 parity = 0;

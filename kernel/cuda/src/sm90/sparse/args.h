@@ -24,7 +24,7 @@ struct SelectionView {
 static_assert(sizeof(SelectionView) == 72, "mirrored in Go");
 
 struct SparseAttendArgs {
-    SelectionView streams[2];  // read in this order and normalised by one softmax; only V4 has a second stream
+    SelectionView streams[2];  // read in this order, normalised by one softmax; only V4 and V4.1 have a second stream
     const u16* q;              // bf16 [rows, q_stride]: D values per head; a multiple of 16 bytes
     u16* out;                  // bf16 [rows, out_stride]: 512 values per head; a multiple of 16 bytes
     float* lse;  // f32 [rows, lse_stride] natural logarithm of the sum of exponentials, without the sink; or null

@@ -3,8 +3,8 @@
 //
 // In:    partial results of the segments that have keys (Parts in output.cuh), stats f32 [rows, segments, heads, 4].
 // Out:   bf16 [rows, heads * 512], lse, max.
-// Block: 128 threads, which correspond to the lanes that wrote the partial results; two eighths of 32 heads and 256
-//        columns. Segments are added in order, independently of the rest of the launch.
+// Block: 128 threads, one per lane that wrote the partial results; a block has two of the eighths (Parts) of 32 heads
+//        and 256 columns. Segments are added in order, independently of the rest of the launch.
 // Bytes: 1 KB (for bf16 rows 2 KB) per segment and head is read, 1 KB is written.
 #pragma once
 

@@ -75,10 +75,10 @@ __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes)
         widen(codes.w >> 16));
 }
 
-// A format is what one thread holds of a row in addition to the codes: the scales of the left tiles (0-3), and the
-// scales of the other tiles and the rotary part. kApart selects the faster of two load orders (ConvertedRows::run).
-// With kMixed the rows of the two streams may have different formats, and `scales` of a SelectionView is the number of
-// bytes of a row.
+// A format struct has the values of a row that one thread holds in addition to the codes: the scales of the left tiles
+// (0-3), and the scales of the other tiles and the rotary part. kApart selects the faster of two load orders
+// (ConvertedRows::run). With kMixed the rows of the two streams may have different formats, and `scales` of a
+// SelectionView is the number of bytes of a row.
 
 // A row of 656 bytes: 512 codes, 4 f32 scales of 128 codes each, and 64 bf16 values of the rotary part, which stay
 // bf16.
@@ -118,8 +118,8 @@ struct BlockFormat {
     }
 };
 
-// A row of 576 bytes: 512 codes and 64 codes of the rotary part. The score and value scales of the launch contain the
-// scale of the pool.
+// A row of 576 bytes: 512 codes and 64 codes of the rotary part. The scale of the pool is a factor of args.score_scale
+// and args.value_scale.
 struct RawFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = false;

@@ -10,7 +10,8 @@
 // Out:   partial results of segments for combine.cuh.
 // Block: a cluster of two per unit. One warpgroup computes scores and weights of the key blocks that its thread block
 //        owns, one computes the products of all key blocks, and two fetch rows. With 512 threads there are 128
-//        registers per thread at launch, too few for a product of 256 columns, so it is done as two of 128.
+//        registers per thread at launch, too few for a product of 256 columns, so two products of 128 columns are
+//        computed.
 // Bytes: every selected row is read once per 64 heads, and half of its bytes a second time.
 // H200:  128 heads, top-k 2048: one row takes 21.3 us including its combine, compared with 27.4 us with one thread
 //        block per unit.

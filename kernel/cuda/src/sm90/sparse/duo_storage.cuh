@@ -37,7 +37,7 @@ struct DuoStorage {
     __device__ __forceinline__ u32 own_weights() { return ptx::shared_address(k) + 8 * kTileBytes; }
 };
 
-// The unit of a cluster, as seen from one of its two thread blocks.
+// The unit of work of a cluster, with the values for one of its two thread blocks.
 struct DuoUnit {
     i32 row, head, segment, block, blocks, keys;
     i32 list;  // row of the indices

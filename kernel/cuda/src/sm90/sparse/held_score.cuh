@@ -146,8 +146,9 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
     // Converts the scores of a block to weights and passes weights and factors to the value groups. first: this is the
     // first block of the unit.
     //
-    // The largest score is computed only if args.max is wanted or a head may have exceeded its base. If the weights
-    // relative to the current base sum to less than 255 in each lane, none exceeds 2^8, so no head has.
+    // If args.max is null, the largest score is computed only if a score may exceed the base of its head by more than
+    // kSlack. It cannot if the weights relative to the base sum to less than 255 in each lane, because no weight then
+    // exceeds 2^8.
     __device__ __forceinline__ void weigh(float (&s)[32], u64 valid, bool first) {
         constexpr float kSmall = 255.0f;
         if constexpr (Shape::kRotary) {

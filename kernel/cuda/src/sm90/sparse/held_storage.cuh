@@ -19,8 +19,8 @@ constexpr int kQuarterTiles = 2;
 constexpr int kQuarterBytes = kQuarterTiles * kTileBytes;
 constexpr int kHeldQuarters = 3;  // quarters of the queries in registers; the last quarter is in shared memory
 constexpr u32 kTurns = 3;         // entries for which factor and valid are kept
-// Entries with separate weighted and scored barriers. The score group may be three entries ahead of a value group,
-// because it frees the quarters of queries itself, and the ring then holds three more blocks.
+// Number of entries that have their own weighted and scored barriers. The score group may be three entries ahead of a
+// value group, because it frees the quarters of queries itself, and the ring then holds three more blocks.
 constexpr u32 kSteps = 4;
 
 // Buffers in addition to the ring. With nine tiles, the side tiles hold the rotary tiles of three entries; the weights

@@ -1,6 +1,6 @@
 // Prefetches rows into L2 while earlier blocks are computed. Selected rows are scattered over device memory, and the
-// loads of one block are too few in flight to hide the memory latency. The value group issues the prefetches because
-// it has time. Two of its threads alternate over the lines of a row.
+// loads of one block are too few in flight to hide the memory latency. The value group issues the prefetches, because
+// it has few other instructions. Two of its threads alternate over the lines of a row.
 #pragma once
 
 #include "ptx/copy.cuh"

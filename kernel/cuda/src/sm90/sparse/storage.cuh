@@ -138,9 +138,9 @@ __device__ __forceinline__ u32 unit_count(const SparseAttendArgs& args) {
     return static_cast<u32>(args.rows) * static_cast<u32>(args.segments) * head_groups(args);
 }
 
-// The units of this thread block. With one segment per row, blocks take units in turn, so that the head groups of a
-// row run at the same time and share its keys in L2. With several segments, a block has consecutive units: segments
-// of the same heads, which load their queries only once.
+// The units of this thread block. With one segment per row, units are distributed round robin, so that the head groups
+// of a row run at the same time and its keys are read from L2. With several segments, a block has consecutive units:
+// segments of the same heads, which load their queries only once.
 struct Share {
     u32 first, end, step;
 

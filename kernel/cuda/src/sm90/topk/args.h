@@ -23,7 +23,7 @@ struct TopKArgs {
     const i32* page_table;    // i32 [requests, table_stride], for kTopKPaged
     const i32* offsets;       // i32 [rows], for kTopKRagged
     float* kept;              // f32 [rows, parts, k] scores of the selected positions, then -inf; or null
-    const i32* via;           // i32 [rows, parts * k] position that each column stands for, or null
+    const i32* via;           // i32 [rows, parts * k] position in the row of each column of scores, or null
     i64 stride;               // floats between rows of scores, a multiple of 4
     i64 table_stride;         // entries between rows of page_table
     i32 rows;                 // number of rows
@@ -39,5 +39,6 @@ struct TopKArgs {
 };
 static_assert(sizeof(TopKArgs) == 128, "mirrored in Go");
 
-// The first entry of a row that a kernel leaves to another kernel. No selection begins with this value.
+// The first entry of out for a row that a kernel has not selected; another kernel then selects this row. No selection
+// begins with this value.
 constexpr i32 kMarkedRow = static_cast<i32>(0x80000000u);

@@ -1,6 +1,6 @@
 // Sizes that the top-k kernels share, and the sizes of the streaming kernels. For many rows, blocks have 256 threads
-// and three run per SM, so that one row streams while others are being cut. For few rows, blocks have 512 threads,
-// one per SM.
+// and three run per SM, so that scores of one row are loaded while the candidate lists of other rows are being cut. For
+// few rows, blocks have 512 threads, one per SM.
 #pragma once
 
 #include "ptx/types.h"

@@ -13,7 +13,7 @@ constexpr u32 kLowestKey = kKeyMinusInf + 1;  // smallest key that can be select
 // An interval of keys, from low to high inclusive.
 struct Interval {
     u32 low, high;
-    bool refine;  // the sample suggests more scores inside than the list holds
+    bool refine;  // according to the sample, more scores are inside than fit in the list
 };
 
 template <class Each>
@@ -36,7 +36,7 @@ struct SampleBins {
     // Returns approximately the smallest score of a bin.
     __device__ __forceinline__ float edge(u32 bin) const { return low + (bin - 0.5f) * (width / (Bins - 1)); }
 
-    // Returns false if the scores are almost equal.
+    // Reports whether the bins can be used. They cannot if the scores are almost equal.
     __device__ __forceinline__ bool placed() const { return width > 0.0f && scale < 1e30f && fabsf(shift) < 1e6f; }
 };
 
@@ -147,7 +147,7 @@ __device__ __forceinline__ void scan_word(const float* scores, u32 lane, const I
     inside_bits = __funnelshift_l(b, b, turn) & ~above_bits;
 }
 
-// Returns a word with only its first set bits: those that remain of `wanted` after `before` earlier bits.
+// Returns word with only its first wanted - before set bits; before is the number of set bits of earlier words.
 __device__ __forceinline__ u32 first_bits(u32 word, u32 before, u32 wanted) {
     if (before >= wanted) {
         return 0;

@@ -160,7 +160,7 @@ struct TopK {
         }
     }
 
-    // Compares a warp's range of scores with the threshold; chunks are prefetched into L2 one ahead. `c` is the first
+    // Compares a warp's range of scores with the threshold; the next chunk is prefetched into L2. `c` is the first
     // chunk, already loaded.
     __device__ __forceinline__ void stream(const Row& w, Run run, Chunk& c, float threshold) {
         for (i32 i = run.first; i < run.last;) {
@@ -209,7 +209,7 @@ struct TopK {
     }
 
     // Returns a threshold that, according to the sample, somewhat more than k scores of the row exceed. Sets `range` to
-    // the range of keys above the threshold, as far as the sample shows.
+    // the keys from the threshold to the maximum of the sample.
     __device__ __forceinline__ float estimate(const Row& w, Sample& sample, KeyRange& range) {
         u32 low = ~0u, high = 0;
         auto each = [](const Sample& s, const auto& visit) {
@@ -233,8 +233,8 @@ struct TopK {
         const u32 rounds = 1u << sample_rounds_log2(w), seen = rounds << kSampleLog2;
         const float expected = static_cast<float>(args.k) * seen / w.length;
         const u32 rank = static_cast<u32>(expected + 4.5f * sqrtf(expected)) + 4;
-        // The bins cover the top sixteen octaves, which is fine-grained where the cut usually is, whatever the small
-        // scores are. If the cut is below, the bins cover the rest.
+        // The bins cover the largest sixteen binary orders of magnitude, so that they are narrow where the k-th largest
+        // score usually is. If it is smaller, the bins then cover the remaining keys.
         KeyRange bins{high - low > kOctaves ? high - kOctaves : low, high};
         for (;;) {
             const u32 shift = bins.template shift<S>();
@@ -262,8 +262,8 @@ struct TopK {
                 load_sample(w, 0, sample);
                 continue;
             }
-            // Interpolates inside a bin with few scores. A bin with many scores is taken whole, because it may be one
-            // value many times.
+            // Interpolates inside a bin with few scores. A bin with many scores is included completely, because they
+            // may all be the same value.
             if (found.inside * 16 <= seen) {
                 key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) *
                     (1u << shift));

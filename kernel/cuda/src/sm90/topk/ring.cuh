@@ -33,7 +33,7 @@ struct Ring {
 
     __device__ __forceinline__ Ring(RingStorage<Slots>& s, const Source& r) : storage(s), source(r) {}
 
-    // All threads call this before a block barrier.
+    // Initialises the barriers. All threads call it, and a block barrier must follow.
     __device__ __forceinline__ void init() {
         if (threadIdx.x < Slots) {
             ptx::barrier_init(ptx::shared_address(&storage.arrived[threadIdx.x]), 1);
@@ -72,8 +72,8 @@ struct Ring {
         }
     }
 
-    // Waits for the i-th copy of the current row. Copies may complete out of order, so a reader can get here before
-    // the previous copy in its slot has completed. The parity of the barrier cannot distinguish that state from the
+    // Waits for the i-th copy of the current row. Copies may complete out of order, so a reader can call this before
+    // the previous copy in the slot has completed. The parity of the barrier cannot distinguish that state from the
     // completed current copy, so the number of issued copies is checked first.
     __device__ __forceinline__ const float* copy(u32 i) const {
         const u32 number = base + i, slot = number % Slots;

@@ -130,7 +130,7 @@ struct ShortRows {
 
     // ---- the copy warp
 
-    // Each lane has every 32nd row of the block and issues its copy in turn.
+    // Each lane has every 32nd row of the block. Copies are issued in the order of rows.
     __device__ __forceinline__ void fill() {
         const u32 count = rows();
         for (u32 base = 0; base < count; base += 32) {
@@ -138,7 +138,7 @@ struct ShortRows {
             Row w{nullptr, 0, 0, 0, 0, true};
             if (own < count) {
                 w = row_of(args, blockIdx.x + own * gridDim.x);
-                // Scores beyond the capacity are ignored; the launcher never allows such rows.
+                // Scores beyond the capacity are ignored; the launcher does not pass such rows.
                 w.length = min(w.length, S::Places - w.head);
             }
             for (u32 i = base; i < min(base + 32, count); ++i) {
@@ -291,7 +291,7 @@ struct ShortRows {
         }
     }
 
-    // Calls each(word, bit, place) for the set bits of this thread's words. For few set bits.
+    // Calls each(word, bit, place) for the set bits of this thread's words. Meant for few set bits.
     template <class Each>
     __device__ __forceinline__ void each_bit(const Bits& bits, const Each& each) const {
 #pragma unroll
@@ -404,9 +404,9 @@ struct ShortRows {
         return true;
     }
 
-    // Adds the scores inside that are certainly among the `wanted` largest of them to won. The scores that stay
-    // undecided are few enough for the list, or all have one key, or are all wanted. Many scores are inside if bins
-    // were misplaced, if scores are equal, and in bin 0, which also holds the scores that cannot be selected.
+    // Adds to won those of the scores inside that are certainly among the `wanted` largest. The scores that stay
+    // undecided are few enough for the list, or all have the same key, or are all wanted. Many scores are inside if
+    // bins were misplaced, if scores are equal, and in bin 0, which also holds the scores that cannot be selected.
     __device__ __forceinline__ Inside narrow(const float* scores, u32 wanted, Bits& won, Bits& inside) {
         for (;;) {
             u32 low = ~0u, high = 0, count = 0;

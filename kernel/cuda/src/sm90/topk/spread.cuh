@@ -1,5 +1,5 @@
-// Top-k of few rows. Each row is distributed over the blocks of a cluster, so that the whole device works on few
-// rows. The contract is that of kernel.cuh.
+// Top-k of few rows. Each row is distributed over the blocks of a cluster, so that few rows use all SMs. The contract
+// is that of kernel.cuh.
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h). A row has at most 16384 scores
 //        per block of a cluster, including the leading scores of other rows.
@@ -389,7 +389,7 @@ struct Spread : SpreadPart {
         ptx::wait_for_previous_kernel();
         const i32 v = blockIdx.x / blocks;
         const RowFacts facts = facts_of(args, v);
-        init();  // runs while the facts of the row are being loaded
+        init();  // runs while length and start of the row are being loaded
         w = row_from(args, facts);
         if (w.whole) {
             ptx::cluster_wait();

@@ -72,7 +72,7 @@ struct SweptSource {
 
     __device__ __forceinline__ i32 count() const { return args.rows; }
 
-    // Scores beyond the capacity are ignored; the launcher never allows such rows.
+    // Scores beyond the capacity are ignored; the launcher does not pass such rows.
     __device__ __forceinline__ Row row(i32 v) const {
         if (v >= args.rows) {
             return Row{nullptr, 0, 0, 0, 0, true};
@@ -134,10 +134,10 @@ struct Swept {
     // ---- the interval
     // ---------------------------------------------------------------------------------------------------
 
-    // Estimates the interval. The bins must be clear before and are not cleared after.
+    // Estimates the interval. The bins must be zero before the call and are not cleared afterwards.
     __device__ __forceinline__ Interval guess(const Row& w, u32 copies) {
-        // The bins are placed by a copy without a partial end, a quarter into the row if it is long enough, because
-        // it has no scores of other rows.
+        // The range of the bins is estimated from a copy without scores of other rows: if the row is long enough, the
+        // copy that begins a quarter into the row.
         const float* middle = ring.copy(w.end() >= 2 * kSlotScores ? 1 : 0);
         const auto bins = place_bins<S::Bins>(reinterpret_cast<const float4*>(middle)[96 + at.lane]);
         const u32 pair = at.warp / 2;
@@ -179,7 +179,7 @@ struct Swept {
     // -----------------------------------------------------------------------------------------------------
 
     // Adds the scores inside the interval to the list. Scores that do not fit are counted but not stored. Each lane
-    // reserves its entries itself, because a prefix sum over the warp is a longer chain of shuffles.
+    // reserves its entries itself, because a prefix sum over the warp would take longer: it is a chain of shuffles.
     __device__ __forceinline__ void append(u32 inside, const float* scores, u32 word) {
         const u32 own = __popc(inside);
         if (own == 0) {

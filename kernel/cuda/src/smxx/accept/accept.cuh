@@ -3,7 +3,7 @@
 // for position -1-p, where the token that the target chose after the accepted drafts is written. A place, a sequence
 // or a token out of range raises a fault, and nothing is written for that row.
 //
-// In:    tokens i32; drafts and words as in AcceptArgs, a few hundred of them.
+// In:    tokens i32; drafts and words as in AcceptArgs, a few hundred rows.
 // Out:   one word for each row of words.
 // Block: 256 threads, one word per thread. Each thread compares all drafts of its sequence.
 #pragma once

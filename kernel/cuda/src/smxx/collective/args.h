@@ -3,12 +3,12 @@
 #include "smxx/base.h"
 
 constexpr i32 kMaxRanks = 8;
-// With up to this many, all blocks of eight ranks are resident at the same time, even on one device.
+// Maximum blocks per rank. All blocks of eight ranks can then be resident at the same time, even on one device.
 constexpr i32 kMaxBlocks = 32;
 
 struct AllReduceArgs {
     void* x;  // [bytes] this rank's addend, overwritten by the sum; this and the other addresses are multiples of 16
-    u8* staging[kMaxRanks]; // staging memory of every rank: two halves that rounds use in turn
+    u8* staging[kMaxRanks]; // staging memory of every rank: two halves, used in alternate rounds
     u32* flags[kMaxRanks];  // words [2, kMaxBlocks, kMaxRanks] of every rank, initially zero
     u32* state;             // three words of this rank: rounds, blocks that have ended, fault; initially zero
     i64 half;               // bytes of half of the staging memory

@@ -8,9 +8,9 @@
 // Wait:      Block b waits for block b of every rank, because these blocks hold the same elements. There is one word
 //            for each pair of ranks, in the memory of the waiting rank. It holds the number of the round. All blocks
 //            of all ranks must be resident at the same time.
-// Halves:    Staging memory has two halves, used in alternate rounds. When a rank writes a half again, two rounds
-//            later, it has seen every other rank start the round in between, and a rank starts that round after it has
-//            read the half. So no wait is needed at the end of a round.
+// Halves:    Staging memory has two halves, used in alternate rounds. A rank writes a half again two rounds later.
+//            Every other rank has then started the round in between, which a rank starts only after it has read the
+//            half. So no wait is needed at the end of a round.
 // Graphs:    The round is counted in memory and is not an argument, so a captured launch can run any number of times.
 // Fault:     If a rank does not arrive before the time-out, 1 + its number is stored as the fault. Later launches then
 //            do nothing.
@@ -175,7 +175,7 @@ DEVICE void gather_ranks_body(const GatherRanksArgs& g) {
 }
 
 // Staging memory holds the columns of each rank together, [ranks, rows, row_bytes]. Block b of every rank therefore
-// wrote what block b adds.
+// wrote the columns that block b adds.
 DEVICE void reduce_scatter_body(const ReduceScatterArgs& g) {
     const AllReduceArgs& a = g.peers;
     const u32 round = begin_round(a);

@@ -19,7 +19,8 @@ struct Slot {
 };
 
 DEVICE Slot slot_at(const CompressArgs& a, const i32* sources, i32 s, i32 channel) {
-    // own is 1 for slots of the group's own tokens, which exist only with two halves.
+    // own is the half of the source row that a slot uses: 1 for slots at or beyond ratio, which exist only with two
+    // halves.
     const i32 source = sources[s], own = s >= a.ratio;
     const i64 at = own * static_cast<i64>(a.columns) + channel;
     const f32* ape = a.ape + (s - own * a.ratio) * a.ape_stride + at;

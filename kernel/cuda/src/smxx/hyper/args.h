@@ -13,7 +13,7 @@ struct HyperMixArgs {
     f32* comb;        // [rows, streams, streams]; null if post is null
     f32* kept;        // copy of mix, of its shape; or null
     f32* next;        // [rows, streams] output of pre, and out is the sum weighted by carried; or null (v41 spec, 2.1)
-    // [rows, streams] pre of the previous site, may be next; null: only the first stream has weight 1.
+    // [rows, streams] pre of the previous sublayer, may be the memory of next; null: the sum is the first stream.
     const f32* carried;
     f64 norm_epsilon; // added to the mean of squares of all streams
     i64 x_stride;     // elements between rows of x; the following strides are also in elements

@@ -7,8 +7,8 @@
 //              epsilon, then rounds - 1 times rows and columns
 //     out    = sum over i of pre_i * stream_i
 //
-// With args.next (DeepSeek-V4.1), pre is passed on to the next site, and out is the sum weighted by the pre of the
-// previous site (carried).
+// With args.next (DeepSeek-V4.1), pre is passed on to the next sublayer, and out is the sum weighted by the pre of the
+// previous sublayer (carried).
 //
 // Block: 256 threads, one row. For four streams of up to 4096 or 8192 aligned columns, a thread keeps its columns of
 //        all streams in registers, and one lane keeps all of comb. In other cases the streams are read twice, the
@@ -96,7 +96,7 @@ DEVICE void mix_streams(const HyperMixArgs& a, const u16* x, const f32* pre, u16
 
 constexpr i32 kFour = 4; // streams whose comb a lane keeps
 
-// Returns the weight of stream i in out: carried, which is the pre of the previous site. Must be called before any
+// Returns the weight of stream i in out: carried, which is the pre of the previous sublayer. Must be called before any
 // thread of the block writes next.
 DEVICE f32 carried_weight(const HyperMixArgs& a, i64 row, i32 i) {
     if (a.carried == nullptr) return i == 0 ? 1.0f : 0.0f;

@@ -2,8 +2,8 @@
 #pragma once
 #include "smxx/views.h"
 
-// How a 128-value indexer vector is prepared for the FP8 score kernels. The keys and queries of a model must use the
-// same values, except for the norm.
+// Options for preparing an indexer vector of 128 values for the FP8 score kernels. The keys and queries of a model must
+// use the same options.
 struct IndexRecipeView {
     i32 rope_at;     // first of the 64 rotated dimensions: 0 (V3.2, GLM) or 64 (V4)
     i32 interleaved; // rotated pairs: 1 (2i, 2i+1), 0 (i, i+32)

@@ -8,8 +8,8 @@
 //           number of a block of 32 heads.
 // Bytes:    256 bytes read and 132 written per vector. On an H200 the keys of 64 tokens take 3.9 us and those of 4096
 //           tokens 5.2 us; the float64 chain of the LayerNorm is the longest part. Queries of 64 tokens with 64 heads
-//           take 3.5 us, and of 4096 tokens 59 us, 41 % of the copy bandwidth. There the issue slots are full, mostly
-//           with the Hadamard transform. The gather reaches 75 % of the copy bandwidth at 262,144 keys.
+//           take 3.5 us, and of 4096 tokens 59 us, 41 % of the copy bandwidth. The latter time is bound by instruction
+//           issue, mostly of the Hadamard transform. The gather reaches 75 % of the copy bandwidth at 262,144 keys.
 // Rounding: The sums and the result of the LayerNorm are float64, rounded to float32 once, so in practice the bits do
 //           not depend on the order of summation. Later operations are float32, and each rounds once.
 #pragma once

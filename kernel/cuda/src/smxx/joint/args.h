@@ -9,7 +9,7 @@
 #include "smxx/v4/args.h"
 
 struct PutFourArgs {
-    PutArgs first; // rows of 0: no copy
+    PutArgs first; // no copy if it has 0 rows
     PutArgs second;
     PutArgs third;
     PutArgs fourth;
@@ -17,12 +17,12 @@ struct PutFourArgs {
 
 struct HeadTurnArgs {
     HeadNormArgs norm;
-    RotateArgs rotate; // bf16 heads of norm, interleaved, offset and rope multiples of 8, no copy
+    RotateArgs rotate; // bf16 heads of norm; interleaved; offset and rope are multiples of 8; copy is null
 };
 
 struct QuantiseTurnedArgs {
     QuantiseRowsArgs quantise;
-    RotateArgs rotate; // bf16; its heads are the rows of quantise; interleaved, sizes multiples of 8, no copy
+    RotateArgs rotate; // bf16; its heads are the rows of quantise; interleaved; sizes are multiples of 8; copy is null
 };
 
 struct HyperSumArgs {
@@ -32,14 +32,14 @@ struct HyperSumArgs {
 };
 
 struct PickFourArgs {
-    PickArgs first; // rows of 0: no copy
+    PickArgs first; // no copy if it has 0 rows
     PickArgs second;
     PickArgs third;
     PickArgs fourth;
 };
 
 struct AngleFourArgs {
-    AnglesArgs first; // rows of 0: no angles
+    AnglesArgs first; // no angles if it has 0 rows
     AnglesArgs second;
     AnglesArgs third;
     AnglesArgs fourth;

@@ -5,7 +5,9 @@
 // The rows of a pass that belong to each sequence, and the slot of its state.
 struct SequencesView {
     const i32* rows;      // [count] rows of the pass, sequence after sequence, ordered by position
-    // [sequences, 6]: first entry in rows, number of rows, slot, begins, earlier held-back rows, holds these rows back.
+    // [sequences, 6]: first entry in rows, number of rows, slot, 1 if the sequence begins, number of earlier held-back
+    // rows, 1 if these rows are held back. A row that is held back, such as a draft, does not update the state in this
+    // pass.
     const i32* spans;
     // [count] per row of the pass: snapshot slot in which the state after it is also stored; -1: none.
     const i32* snapshots;

@@ -58,8 +58,8 @@ DEVICE f32 dot_4(float4 a, float4 b) {
 DEVICE float4 times_4(float4 a, f32 s) {
     return make_float4(__fmul_rn(a.x, s), __fmul_rn(a.y, s), __fmul_rn(a.z, s), __fmul_rn(a.w, s));
 }
-// Returns 1 / (1 + exp(-x)) with the approximate hardware instructions, as other functions of prepared rows, because
-// other warps wait for these rows.
+// Returns 1 / (1 + exp(-x)) with approximate hardware instructions, like the other computations that prepare a row,
+// because other warps wait for prepared rows.
 DEVICE f32 sigmoid(f32 x) { return __fdividef(1.0f, __fadd_rn(1.0f, __expf(-x))); }
 
 struct DeltaHead {
@@ -190,8 +190,8 @@ struct DeltaState {
         b = __fadd_rn(b, __shfl_xor_sync(ptx::kFullMask, upper ? keep.y : keep.w, 4));
         f32 sum = __fadd_rn(odd ? b : a, __shfl_xor_sync(ptx::kFullMask, odd ? a : b, 8));
         sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
-        // Each is broadcast to every lane that has column `column`: first the value that the row writes to the state,
-        // then the output.
+        // Two values are broadcast to every lane that has column `column`: first the value that the row writes to the
+        // state, then the output.
         const f32 u = __fmul_rn(x.beta, __fsub_rn(x.v, sum));
         const f32 written = __shfl_xor_sync(ptx::kFullMask, u, 2);
         const i32 from = lane_id() & 1; // the lane of group 0 with these columns

@@ -6,7 +6,7 @@
 // Warp:  16 columns at a time. Their weights are in registers and multiply eight rows of the input at a time. When a
 //        16-byte piece of the weights has multiplied the last rows, the corresponding piece of the next columns is
 //        loaded into its registers. The first weights are loaded before the previous kernel has finished. The order of
-//        k inside an instruction is free, so each lane loads 16 contiguous bytes of weights and of inputs.
+//        k inside an instruction can be chosen, so each lane loads 16 contiguous bytes of weights and of inputs.
 // Bits:  the sums of a row are added in an order that does not depend on the other rows.
 // Bytes: the weights are read once, the results are read and written.
 // H200:  129280 columns, k 256, between launches that do not overlap: 1 row 24 us (66 MB).

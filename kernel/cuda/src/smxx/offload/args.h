@@ -43,10 +43,10 @@ struct PlacesArgs {
 };
 
 // Packed experts in host memory, which are copied to the device if a row has chosen them. The kernel that simulates a
-// slower bus (Bus) uses the fields differently. to[0] is a u64 with the time until which this direction of the bus is
-// busy, and to[1] is a u64 with the time until which this stream uses it, in nanoseconds of the device clock.
-// bytes[0] is the duration of a slot in nanoseconds, or of the whole copy if places is null. reserved is 1 after a
-// copy and 0 before it.
+// slower bus (Bus) uses the fields differently. to[0] then points to a u64 with the time until which this direction of
+// the bus is busy, and to[1] to a u64 with the time until which this stream uses it, in nanoseconds of the device
+// clock. bytes[0] is the duration of a slot in nanoseconds, or of the whole copy if places is null. reserved is 1 after
+// a copy and 0 before it.
 struct FetchArgs {
     const i32* places; // [pairs] slot that a choice needs; negative: none
     const u8* from[4]; // host memory: each of four tensors of packed experts, [slots, bytes]

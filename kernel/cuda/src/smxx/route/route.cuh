@@ -69,8 +69,8 @@ DEVICE void score_experts(const RouteArgs& a, i64 row, f32* biased, i32 warp, i3
 DEVICE i32 best_expert(const RouteArgs& a, f32* biased) {
     i32 lane = lane_id(), size = a.experts / a.groups;
     if (a.keep_groups < a.groups) {
-        // Each group gets the largest power of two of lanes that fits. Each lane finds its two best scores; these are
-        // reduced to the two best of the group. Their sum is exact in float64, as in the reference.
+        // The number of lanes of a group is a power of two, the largest that fits. Each lane finds its two best scores;
+        // these are reduced to the two best of the group. Their sum is exact in float64, as in the reference.
         i32 lanes = 1 << (31 - __clz(32 / a.groups)), group = lane / lanes;
         f32 first = kLowest, second = kLowest;
         if (group < a.groups) {

@@ -43,15 +43,15 @@ static_assert(sizeof(Draw) == 4 * kDrawWords, "a draw is ten words");
 
 struct SampleShared {
     f64 scales[kBuckets]; // 2^44 * exp(-b / 64)
-    // Mass of a bin in two words, because a 64-bit atomic addition would be a loop of exchanges.
+    // Mass (sum of weights) of a bin in two words, because a 64-bit atomic addition would be a loop of exchanges.
     u32 low[kBins], high[kBins];
     u32 count[kBins];
     u64 keys[kListed];
     u64 weights[kListed];
     u64 part_mass[kParts];
     u64 part_count[kParts];
-    u64 before; // count or mass of the bins before the found bin
-    u64 above;  // mass of the keys before those of the found bin; later of all keys up to edge
+    u64 before; // number or sum of weights of the tokens in the bins before the found bin
+    u64 above;  // sum of weights of the keys before those of the found bin; later of all keys up to edge
     u64 edge;   // last key that is kept
     i32 bin;
     u32 listed;
@@ -110,8 +110,8 @@ template <int Threads> struct Sampling {
         }
     }
 
-    // Sets d to the distance of a token from the best logit, and reports whether it is within kReach. It is not for
-    // NaN.
+    // Sets d to the distance of a token from the best logit, and reports whether it is within kReach. For NaN it
+    // returns false.
     DEVICE bool reaches(f32 v, f64& d) {
         d = __dmul_rn(__dsub_rn(top, v), inverse);
         return d >= 0 && d < kReach;
@@ -195,8 +195,8 @@ template <int Threads> struct Sampling {
         filled = true;
     }
 
-    // Finds the bin at which the running sum of counts, or of masses, reaches need. The caller guarantees that it
-    // exists.
+    // Finds the bin at which the running sum of counts, or of masses (sums of weights), reaches need. There must be
+    // such a bin.
     DEVICE void find(u64 need, bool counts) {
         if (threadIdx.x == 0) {
             constexpr i32 width = kBins / kParts;
@@ -220,8 +220,8 @@ template <int Threads> struct Sampling {
         __syncthreads();
     }
 
-    // Finds the shortest list of best tokens whose count, or mass, reaches need. Sets s.edge to the last key of the
-    // list and s.above to its mass.
+    // Finds the shortest list of best tokens whose count, or mass (sum of weights), reaches need. Sets s.edge to the
+    // last key of the list and s.above to the mass of the list.
     DEVICE void cut(u64 need, bool counts) {
         if (!filled) fill();
         if (threadIdx.x == 0) s.above = 0;

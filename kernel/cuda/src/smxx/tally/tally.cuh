@@ -1,5 +1,5 @@
-// Counts expert choices: counts[ids[t, j]] is incremented for every choice of a row with a token. Counters wrap
-// around. An id out of range raises a fault and is not counted.
+// Counts expert choices: counts[ids[t, j]] is incremented for every choice of a row that is not padding. Counters
+// wrap around. An id out of range raises a fault and is not counted.
 //
 // Block: 256 choices, one per thread, with one atomic addition to L2 each. Integer sums do not depend on their
 //        order.

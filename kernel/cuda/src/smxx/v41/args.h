@@ -1,4 +1,4 @@
-// Arguments of the kernels for DeepSeek-V4.1 that V4 does not have.
+// Arguments of the kernels that DeepSeek-V4.1 needs in addition to those of V4.
 #pragma once
 #include "smxx/views.h"
 

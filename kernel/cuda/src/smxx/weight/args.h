@@ -8,7 +8,8 @@ struct DrawArgs {
     i64 rows;
     i64 columns; // even
     i64 first;       // index of the first value in the random sequence, even
-    // Indices between rows, even: a part of a matrix then has the values that it has in the whole matrix.
+    // Distance in the random sequence between the first values of two rows, even. A part of a matrix uses the distance
+    // of the whole matrix, and then has the same values as in it.
     i64 from_stride;
     u64 seed;
     f32 mean;

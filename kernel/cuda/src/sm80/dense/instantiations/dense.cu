@@ -1,4 +1,4 @@
-// Dense attention of the portable tier, and the kernel of the Hopper tier that plans its tiles.
+// Dense attention, portable kernels, and the kernel that plans tiles, which is the same as for Hopper.
 #include "sm80/dense/dense.cuh"
 #include "sm90/dense/instantiations/plan.cu"
 

@@ -1,4 +1,4 @@
-// Expert matrix products of the portable tier with bf16 weights.
+// Expert matrix products with bf16 weights, portable kernels.
 #include "sm80/experts/stream.cuh"
 
 PORTABLE_EXPERT_STREAM(portable_experts_gate_up_bf16_few8, portable::PlainWeights<portable::Bf16>, false, 1, 4)

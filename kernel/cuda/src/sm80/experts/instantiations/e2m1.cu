@@ -1,4 +1,4 @@
-// Expert matrix products of the portable tier with e2m1 weights.
+// Expert matrix products with e2m1 weights, portable kernels.
 #include "sm80/experts/stream.cuh"
 
 PORTABLE_EXPERT_STREAM(portable_experts_gate_up_e2m1_few8, portable::E2m1Weights, false, 1, 4)

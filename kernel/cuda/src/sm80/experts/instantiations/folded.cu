@@ -1,4 +1,4 @@
-// Expert matrix products of the portable tier with folded weights.
+// Expert matrix products with e2m1 weights whose scales are folded into e4m3, portable kernels.
 #include "sm80/experts/stream.cuh"
 
 PORTABLE_EXPERT_STREAM(portable_experts_gate_up_folded_few8, portable::FoldedWeights, false, 1, 4)

@@ -1,4 +1,4 @@
-// Expert matrix products of the portable tier with fp8 weights.
+// Expert matrix products with fp8 weights, portable kernels.
 #include "sm80/experts/stream.cuh"
 
 PORTABLE_EXPERT_STREAM(portable_experts_gate_up_fp8_few8, portable::PlainWeights<portable::Codes>, false, 1, 2)

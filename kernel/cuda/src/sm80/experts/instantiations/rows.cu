@@ -1,6 +1,5 @@
-// The other expert kernels of the portable tier: sorting and quantising before the matrix products, the weighted sum
-// after them, and packing when weights are loaded. All of them except the packing of e2m1 use the source of the
-// Hopper tier.
+// Portable expert kernels other than matrix products: sorting and quantising before the products, the weighted sum
+// after them, and packing when weights are loaded. All except the packing of e2m1 use the source for Hopper.
 #include "sm80/experts/pack_e2m1.cuh"
 #include "sm90/experts/instantiations/rows.cu"
 

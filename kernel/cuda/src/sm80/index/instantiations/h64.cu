@@ -1,4 +1,4 @@
-// Index scores of 64 heads of the portable tier.
+// Index scores of 64 heads, portable kernels.
 #include "sm80/index/index.cuh"
 
 PORTABLE_INDEX(64)

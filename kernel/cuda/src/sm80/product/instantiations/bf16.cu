@@ -1,5 +1,5 @@
-// Matrix products of the portable tier in bf16: kernels for up to 8 and up to 16 rows, each for long and for short k;
-// kernels for more rows with small and with large tiles.
+// Matrix products in bf16, portable kernels: for up to 8 and up to 16 rows, each for long and for short k; for more
+// rows, with small and with large tiles.
 #include "sm80/product/product.cuh"
 #include "sm80/product/stream.cuh"
 

@@ -1,5 +1,5 @@
-// Matrix products of the portable tier in fp8: kernels for up to 8 and up to 16 rows, each for long and for short k;
-// kernels for more rows with small and with large tiles.
+// Matrix products in fp8, portable kernels: for up to 8 and up to 16 rows, each for long and for short k; for more
+// rows, with small and with large tiles.
 #include "sm80/product/product.cuh"
 #include "sm80/product/stream.cuh"
 
@@ -10,6 +10,6 @@ PORTABLE_STREAM(portable_product_fp8_short16, 3, portable::Codes, 2, 2, 1)
 PORTABLE_PRODUCT(portable_product_fp8_some, 1, portable::Codes, 64, 64, 2, 2, 4)
 #if __CUDA_ARCH__ >= 890
 PORTABLE_PRODUCT(portable_product_fp8_many, 1, portable::Codes, 128, 128, 4, 4, 3)
-#else  // widening takes more registers than a thread has with 16 warps
+#else  // the conversion needs more registers than a thread has with 16 warps
 PORTABLE_PRODUCT(portable_product_fp8_many, 1, portable::Codes, 128, 128, 2, 4, 3)
 #endif

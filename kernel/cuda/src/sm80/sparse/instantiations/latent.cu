@@ -1,4 +1,4 @@
-// Attention of the portable tier over every key of paged sequences.
+// Attention over every key of paged sequences, portable kernels.
 #include "sm80/sparse/sparse.cuh"
 
 PORTABLE_LATENT(portable_latent_bf16, portable::Bf16Row<576>)

@@ -1,4 +1,4 @@
-// Sparse attention of the portable tier for every row format, and the kernel that combines segments.
+// Sparse attention for every row format, and the kernel that combines segments, portable kernels.
 #include "sm80/sparse/sparse.cuh"
 
 PORTABLE_SPARSE(portable_sparse_bf16, portable::Bf16Row<576>)

@@ -1,4 +1,4 @@
-// Top-k selection of the portable tier: one block per row.
+// Top-k selection, portable kernel: one block per row.
 #include "sm80/topk/topk.cuh"
 
 extern "C" __global__ void __launch_bounds__(portable::kTopKThreads)

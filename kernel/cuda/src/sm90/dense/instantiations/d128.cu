@@ -1,4 +1,4 @@
-// Dense attention with queries of 64 + 64 columns and values of 64.
+// Dense attention with queries of 64 + 64 columns (not rotated + rotated) and values of 64 columns.
 #include "sm90/dense/kernel.cuh"
 
 namespace {

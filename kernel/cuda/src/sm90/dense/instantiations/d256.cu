@@ -1,4 +1,4 @@
-// Dense attention with queries of 192 + 64 columns and values of 256.
+// Dense attention with queries of 192 + 64 columns (not rotated + rotated) and values of 256 columns.
 #include "sm90/dense/kernel.cuh"
 
 namespace {

@@ -1,5 +1,5 @@
-// The other expert kernels: sorting and quantising before the matrix products, the weighted sum after them, and
-// packing when weights are loaded.
+// Expert kernels other than matrix products: sorting and quantising before the products, the weighted sum after them,
+// and packing when weights are loaded.
 #include "sm90/experts/combine.cuh"
 #include "sm90/experts/pack.cuh"
 #include "sm90/experts/prepare.cuh"

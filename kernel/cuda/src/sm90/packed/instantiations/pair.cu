@@ -1,4 +1,4 @@
-// Matrix products of many rows with packed weights: pairs of thread blocks share the tokens.
+// Matrix products of many rows with packed weights, by pairs of thread blocks that use the same tokens.
 #include "sm90/packed/pair.cuh"
 
 PACKED_PAIR(nvfp4, sparrow_packed::Nvfp4)
