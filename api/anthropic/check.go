@@ -23,7 +23,8 @@ func (r *Request) check(p *wire.Problems) {
 	for i, s := range r.Stop {
 		at := fmt.Sprintf("stop_sequences[%d]", i)
 		if strings.TrimSpace(s) == "" {
-			p.AddNew(wire.CodeInvalidValue, at, "contains only white space; a stop sequence needs another character")
+			p.AddNew(wire.CodeInvalidValue, at, "contains only white space; send a stop sequence with at least one "+
+				"other character")
 		}
 		wire.WantShort(p, at, s, openai.MaxStopBytes)
 	}
@@ -75,7 +76,8 @@ func (r *Request) checkTools(p *wire.Problems) {
 	case ChoiceAny:
 		switch left := r.LeftOut(); {
 		case len(r.Tools) == 0:
-			p.AddNew(wire.CodeInvalidValue, "tool_choice", "any needs at least one tool in tools")
+			p.AddNew(wire.CodeInvalidValue, "tool_choice", "any is not possible without tools; send at least one "+
+				"tool in tools, or choose auto")
 		case !slices.ContainsFunc(r.Tools, func(t Tool) bool { return !t.hosted() }):
 			refuseHosted(p, "tool_choice", strings.Join(left, ", "))
 		}
@@ -97,8 +99,8 @@ func (r *Request) checkTools(p *wire.Problems) {
 
 // refuseHosted refuses a tool choice that requires a hosted tool, since hosted tools are not offered.
 func refuseHosted(p *wire.Problems, param, kinds string) {
-	p.AddNew(wire.CodeUnsupportedValue, param, "%s is required, but only a provider can run it: it is not offered to "+
-		"the model; choose auto, or a tool with an input_schema", kinds)
+	p.AddNew(wire.CodeUnsupportedValue, param, "%s is required, but it is a hosted tool, which this server cannot "+
+		"run; choose auto, or a tool with an input_schema", kinds)
 }
 
 func (r *Request) checkMessages(p *wire.Problems) {
@@ -146,7 +148,7 @@ func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 			p.AddNew(wire.CodeInvalidValue, at+".tool_use_id", "no earlier message has a call with the id %q",
 				jsonscan.Clip(b.ToolUseID))
 		case b.Type == BlockResult && texts:
-			p.AddNew(wire.CodeInvalidValue, at, "results of tools must come first in a message, before its text")
+			p.AddNew(wire.CodeInvalidValue, at, "tool results must come first in a message, before its text")
 		}
 		texts = texts || b.Type == BlockText
 	}
