@@ -18,7 +18,7 @@ type adminAPI struct{ *service }
 func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
-		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; want 1 or 2, which have the same effect",
+		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; want 1 or 2 (both have the same effect)",
 			level)
 	}
 	abort := false

@@ -125,7 +125,7 @@ func (c *Case) judgeMedians(cosine float64) {
 		overlapping = fmt.Sprintf(", selections overlapping by more than %.2f", quantOverlap)
 	}
 	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above "+
-		"%.2f%s; single positions of random weights may flip", cosine, firstCosine, overlapping)
+		"%.2f%s; single positions may differ with random weights", cosine, firstCosine, overlapping)
 	if !(c.MedianCosine > cosine) {
 		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}

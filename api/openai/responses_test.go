@@ -98,11 +98,9 @@ func TestResponsesRequestsThatAreRefused(t *testing.T) {
 			"is not one of none"},
 		{"a tool of another type", responseWith(`"tools":[{"type":"teleport"}]`), "tools[0].type", "unsupported_value",
 			`"teleport" is not supported; use "function" or "custom"`},
-		{"a demanded tool of a " +
-			"provider", responseWith(`"tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"}`),
+		{"a demanded tool of a provider", responseWith(`"tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"}`),
 			"tool_choice", "unsupported_value", "web_search is required, but it is a hosted tool"},
-		{"a demanded call of " +
-			"nothing", responseWith(`"tools":[{"type":"mcp","server_label":"s"}],"tool_choice":"required"`),
+		{"a demanded call of nothing", responseWith(`"tools":[{"type":"mcp","server_label":"s"}],"tool_choice":"required"`),
 			"tool_choice", "unsupported_value", "mcp is a hosted tool"},
 		{"a name in two namespaces", responseWith(`"tools":[{"type":"function","name":"a__b"},{"type":"namespace",` +
 			`"name":"a","tools":[{"type":"function","name":"b"}]}]`), "tools[1].tools[0].name", "invalid_value",

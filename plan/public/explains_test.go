@@ -20,7 +20,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		plan.FlashMLAKV:       "cannot read rows of the layout bf16-1152",
 		plan.FlashMLASparseQ8: "does not serve decode",
 		plan.TileLang:         "fits, but fa3 is preferred",
-		plan.Reference:        "used only if it is named",
+		plan.Reference:        "used only if a flag selects it",
 	} {
 		if !strings.Contains(reasons[k], text) {
 			t.Errorf("%s was rejected because %q, want %q", k, reasons[k], text)

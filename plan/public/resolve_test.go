@@ -153,7 +153,7 @@ func TestSparsePrefillOff(t *testing.T) {
 	}
 	cfg := newSetup(t, "sm90", family(t, "deepseek_v4"), off).resolve(t)
 	for _, r := range cfg.RejectedFor(plan.PhasePrefill) {
-		if r.Kernel == plan.FlashMLASparse && r.Reason != "the sparse prefill was turned off" {
+		if r.Kernel == plan.FlashMLASparse && r.Reason != "the sparse prefill was disabled" {
 			t.Errorf("%s was rejected because %q", r.Kernel, r.Reason)
 		}
 	}

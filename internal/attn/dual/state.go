@@ -103,7 +103,8 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache) error {
 	last := n/max(page, 1) - 1
 	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
-		return fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given",
+		return fmt.Errorf("%d window pages of %d tokens each were given; want a whole number of pages, with the " +
+			"last one",
 			len(windows), page)
 	}
 	from, to := int(windows[last])*TailRows, st.slot*ringOf(IndexRatio)+(n-TailRows)%ringOf(IndexRatio)

@@ -150,7 +150,8 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 	}
 	last := n/max(page, 1) - 1
 	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
-		err = fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given",
+		err = fmt.Errorf("%d window pages of %d tokens each were given; want a whole number of pages, with the last " +
+			"one",
 			len(windows), page)
 	}
 	for i := 0; err == nil && i < len(caches); i++ {
