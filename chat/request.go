@@ -105,7 +105,7 @@ func checkTools(field string, tools []Tool, memo *Memo) error {
 		case strings.ContainsAny(t.Name, "\"<>{} \t\r\n"):
 			return fieldError(name, "%q has a quote, bracket or space, which the formats use as separators", t.Name)
 		case seen[t.Name]:
-			return fieldError(name, "%q is declared twice", t.Name)
+			return fieldError(name, "%q is declared twice; send each tool once", t.Name)
 		}
 		seen[t.Name] = true
 		if len(t.Parameters) == 0 {

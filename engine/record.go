@@ -86,7 +86,7 @@ func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error)
 		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
 	if in.cfg.RecordBytes < 0 {
-		return nil, bad("sparrow", "requests records, but this server has disabled them; omit selections, experts " +
+		return nil, bad("sparrow", "requests records, but this server has disabled them; omit selections, experts "+
 			"and replay, or start the server without --record-bytes -1 (Config.RecordBytes)")
 	}
 	if r.Record != nil {

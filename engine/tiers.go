@@ -344,7 +344,7 @@ func (t *tiers) advance() bool {
 					t.finish(c, c.restore.fetch.Why())
 				case !now.Before(late):
 					t.stats.Slow++
-					t.finish(c, fmt.Sprintf("pages arrived too slowly: the sequence waited %v longer than computing " +
+					t.finish(c, fmt.Sprintf("pages arrived too slowly: the sequence waited %v longer than computing "+
 						"them takes", t.wait))
 				default:
 					if next.IsZero() || late.Before(next) {

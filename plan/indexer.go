@@ -47,7 +47,7 @@ func (w *Builder) rowIndexer(s *Segment) {
 		if w.cfg.Model.V4() {
 			s.Indexer, why = Indexer{}, ReasonWindowOnly
 			if w.plan.Pass == PassBlock {
-				why.Text += fmt.Sprintf(": every row of a block of %d attends to the %d tokens before the block and " +
+				why.Text += fmt.Sprintf(": every row of a block of %d attends to the %d tokens before the block and "+
 					"to all rows of the block", w.cfg.Model.Block, w.cfg.Model.Window)
 				break
 			}
@@ -202,7 +202,7 @@ func (w *Builder) scoreBudget() int64 {
 // and V4's drafting layers have no indexer. All other layers use the path of the segment.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
-		return Indexer{}, fmt.Errorf("plan: layer %d does not exist: layers count from 0", layer)
+		return Indexer{}, fmt.Errorf("plan: layer %d does not exist; layers are counted from 0", layer)
 	}
 	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 &&
 		(!c.Model.V41() || c.Model.Ratios[layer] == 0) {

@@ -93,7 +93,7 @@ func (n *Notes) Divided(m *Model) {
 			"sequences and holds their pages alone, so that all together hold %d times the tokens of one; rows are "+
 			"gathered before the feed-forward blocks", m.Ranks, m.Heads, m.Ranks)
 	} else {
-		n.Because("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum " +
+		n.Because("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum "+
 			"over heads; every rank adds the parts in the same order", m.Ranks, m.Heads, m.Heads*m.Ranks)
 		if padded := m.PaddedHeads; padded > 0 {
 			n.Because("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by "+

@@ -61,10 +61,10 @@ func (r *resolver) inputs() error {
 		return c.NothingFits()
 	}
 	if a := r.hw.Arch; a.CUDA() && a != SM90 {
-		r.Because("design 4", "kernels cuda-portable: there are no kernels for %s alone, and these run from sm80 " +
+		r.Because("design 4", "kernels cuda-portable: there are no kernels for %s alone, and these run from sm80 "+
 			"on; their tiles take at most 96 KiB of the %d KiB of shared memory of a block", a, r.hw.SmemOptin>>10)
 	} else if r.hw.Portable {
-		r.Because("design 4", "kernels cuda-portable: they were requested, or a limit of the device excludes the " +
+		r.Because("design 4", "kernels cuda-portable: they were requested, or a limit of the device excludes the "+
 			"kernels for %s", a)
 	}
 	r.Divided(r.model)
@@ -198,7 +198,7 @@ func (s Speculation) Chain(notes *Notes) (int, error) {
 func (r *resolver) kernels() error {
 	for i, name := range []string{r.policy.Prefill, r.policy.Decode} {
 		if fold(name) == Reference.String() {
-			return &Error{Code: E02, Asked: fmt.Sprintf("%s %s: the catalogue has only the kernels of attention; " +
+			return &Error{Code: E02, Asked: fmt.Sprintf("%s %s: the catalogue has only the kernels of attention; "+
 				"the reference kernels compute every operation of a plan", phasePair[i], Reference),
 				Supported: sparrowCatalogue.names(phasePair[i], r.model), Try: "--kernels ref"}
 		}

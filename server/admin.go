@@ -127,7 +127,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	}
 	switch below, outside := filepath.Rel(root, dir); {
 	case outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)):
-		return "", refuse("%.200q is not below the folder of --weights-root, %s", path, root)
+		return "", refuse("%.200q is not below the folder of --weights-root; give a folder below %s", path, root)
 	case err != nil:
 		return "", refuse("%.200q does not exist; give a folder below %s", path, root)
 	}

@@ -33,7 +33,7 @@ func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, e
 	}
 	switch {
 	case o.Stream && r.ids:
-		return refuse("return_token_ids", "is not supported with stream; omit stream, or send " +
+		return refuse("return_token_ids", "is not supported with stream; omit stream, or send "+
 			"return_tokens_as_token_ids "+
 			"with logprobs")
 	case o.Stream:
@@ -41,7 +41,7 @@ func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, e
 	case r.experts && r.shape.Mixing() == 0:
 		return refuse("return_routed_experts", "this model has no experts; omit it")
 	case r.experts && o.Choices() > 1:
-		return refuse("return_routed_experts", "is supported for one choice, but n is %d; send a request for " +
+		return refuse("return_routed_experts", "is supported for one choice, but n is %d; send a request for "+
 			"each", o.Choices())
 	case r.experts && (ask[0].Record != nil || ask[0].Replay != nil):
 		return refuse("return_routed_experts", "cannot be combined with the records and replays of sparrow; request "+

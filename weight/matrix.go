@@ -132,7 +132,7 @@ func (m *module) values() (*Tensor, error) {
 	for _, end := range stores {
 		t := m.part(end)
 		if t != nil && found != nil {
-			return nil, fmt.Errorf("weight: matrix %q: %w: both %q and %q hold its values, which is ambiguous", m.name,
+			return nil, fmt.Errorf("weight: matrix %q: %w: both %q and %q have its values; want one of them", m.name,
 				ErrScale, found.Name, t.Name)
 		}
 		if t != nil {

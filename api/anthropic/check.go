@@ -62,7 +62,8 @@ func (r *Request) checkTools(p *wire.Problems) {
 			p.AddNew(wire.CodeInvalidValue, at+".name", "%q may contain only letters, digits, '_' and '-'",
 				jsonscan.Clip(t.Name))
 		case !names.Add(t.Name):
-			p.AddNew(wire.CodeInvalidValue, at+".name", "%q is also the name of an earlier tool", jsonscan.Clip(t.Name))
+			p.AddNew(wire.CodeInvalidValue, at+".name", "%q is also the name of an earlier tool; send different "+
+				"names", jsonscan.Clip(t.Name))
 		}
 		if t.Schema == nil {
 			p.AddNew(wire.CodeMissing, at+".input_schema", "required")
@@ -84,7 +85,8 @@ func (r *Request) checkTools(p *wire.Problems) {
 	case ChoiceTool:
 		switch i := slices.IndexFunc(r.Tools, func(t Tool) bool { return t.Name == c.Name }); {
 		case i < 0:
-			p.AddNew(wire.CodeInvalidValue, "tool_choice.name", "%q is not among tools", jsonscan.Clip(c.Name))
+			p.AddNew(wire.CodeInvalidValue, "tool_choice.name", "%q is not the name of a tool in "+
+				"tools", jsonscan.Clip(c.Name))
 		case r.Tools[i].hosted():
 			refuseHosted(p, "tool_choice.name", r.Tools[i].Type)
 		}
@@ -140,12 +142,12 @@ func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 		at := fmt.Sprintf("%s.content[%d]", at, i)
 		switch {
 		case !slices.Contains(allowed, b.Type):
-			p.AddNew(wire.CodeInvalidValue, at+".type", "a message of role %s may not have a block of type %s", m.Role,
+			p.AddNew(wire.CodeInvalidValue, at+".type", "a message of role %s cannot have a block of type %s", m.Role,
 				b.Type)
 		case b.Type == BlockToolUse:
 			calls[b.ID] = true
 		case b.Type == BlockResult && !calls[b.ToolUseID]:
-			p.AddNew(wire.CodeInvalidValue, at+".tool_use_id", "no earlier message has a call with the id %q",
+			p.AddNew(wire.CodeInvalidValue, at+".tool_use_id", "no earlier message has a tool_use block with the id %q",
 				jsonscan.Clip(b.ToolUseID))
 		case b.Type == BlockResult && texts:
 			p.AddNew(wire.CodeInvalidValue, at, "tool results must come first in a message, before its text")

@@ -67,7 +67,8 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 		case t.Name == "":
 			p.AddNew(wire.CodeMissing, at+".function.name", "required")
 		case !slices.ContainsFunc(r.Tools, isNamed):
-			p.AddNew(wire.CodeInvalidValue, at+".function.name", "%q is not among tools", jsonscan.Clip(t.Name))
+			p.AddNew(wire.CodeInvalidValue, at+".function.name", "%q is not the name of a tool in "+
+				"tools", jsonscan.Clip(t.Name))
 		}
 	default:
 		p.AddNew(wire.CodeInvalidValue, at,

@@ -214,7 +214,7 @@ func (w *builder) prefill(s *plan.Segment, f batchFacts) plan.Kernel {
 		why = fmt.Sprintf("%s: %d keys are not fewer than 512 x %d rows", kernel, f.sumKeys, f.rows)
 		if f.sumKeys < 512*f.rows {
 			kernel = plan.FlashMLASparse
-			why = fmt.Sprintf("%s: %d keys are fewer than 512 x %d rows, so gathering is " +
+			why = fmt.Sprintf("%s: %d keys are fewer than 512 x %d rows, so gathering is "+
 				"faster", kernel, f.sumKeys, f.rows)
 		}
 	}

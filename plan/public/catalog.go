@@ -178,13 +178,13 @@ func (r *resolver) objections(k plan.Kernel, p plan.Phase) []plan.Objection {
 	}
 	var list []plan.Objection // objections to the fused query of the kernel
 	if r.policy.CP.Kind != CPNone {
-		list = append(list, objection(plan.E10, "it excludes context parallelism")...)
+		list = append(list, objection(plan.E10, "it cannot run with context parallelism")...)
 	}
 	if r.policy.HiSparse {
-		list = append(list, objection(plan.E14, "it excludes HiSparse")...)
+		list = append(list, objection(plan.E14, "it cannot run with HiSparse")...)
 	}
 	if r.policy.TBO {
-		list = append(list, objection(plan.E02, "it excludes two-batch overlap")...)
+		list = append(list, objection(plan.E02, "it cannot run with two-batch overlap")...)
 	}
 	return list
 }

@@ -98,7 +98,7 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 	}
 	if f.batch.States[r.Request] != nil {
 		if p < 0 {
-			return plan.ErrLengths("request %d from position %d, but sequences begin at position 0 or " +
+			return plan.ErrLengths("request %d from position %d, but sequences begin at position 0 or "+
 				"later", r.Request, p)
 		}
 		f.slots[i], seen = f.place(r.Request, p, 1), p+1

@@ -101,7 +101,7 @@ func (s *snapshot) engine() {
 		stats.Between)
 	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the previous step.", stats.Unused)
 	s.counter("preemptions_total", "Sequences that were suspended to free pages or places for others.", stats.Preempted)
-	s.counter("scored_tokens_total", "Tokens of prompts and given continuations whose log probabilities were " +
+	s.counter("scored_tokens_total", "Tokens of prompts and given continuations whose log probabilities were "+
 		"computed.", stats.ScoredTokens)
 	s.counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", stats.PromptTokens)
 	s.counter("output_tokens_total", "Tokens generated.", stats.OutputTokens)
@@ -195,7 +195,7 @@ func (s *snapshot) engine() {
 			"convert", p.Convert.String()}
 		s.counter("plan_segments_total",
 			"Plan segments that ran, by kind of rows, form, kernel and conversion.", p.Steps, labels...)
-		s.counter("plan_rows_total", "Rows of plan segments that ran, by kind of rows, form, kernel and " +
+		s.counter("plan_rows_total", "Rows of plan segments that ran, by kind of rows, form, kernel and "+
 			"conversion.", p.Rows, labels...)
 	}
 }
