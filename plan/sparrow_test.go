@@ -365,7 +365,7 @@ func TestSparrowResolution(t *testing.T) {
 		portable := func(s *setup) { s.hw.Portable = true }
 		cfg := newSetup(t, "sm90", portable).resolve(t)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool {
-			return strings.HasPrefix(r.Text, "kernels cuda-portable: asked for")
+			return strings.HasPrefix(r.Text, "kernels cuda-portable: they were requested")
 		}) {
 			t.Errorf("no reason for the portable kernels: %v", cfg.Reasons)
 		}

@@ -335,7 +335,7 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 			"at least one tool"},
 		{"a named tool that is not there",
 			chatWith(`"tools":[` + weatherTool + `],"tool_choice":{"type":"function","function":{"name":"x"}}`),
-			"tool_choice.function.name", "invalid_value", "not among tools"},
+			"tool_choice.function.name", "invalid_value", "not the name of a tool in tools"},
 		{"a choice without a name", chatWith(`"tools":[` + weatherTool + `],"tool_choice":{"type":"function"}`),
 			"tool_choice.function.name", "missing_required_parameter", "required"},
 		{"allowed tools", chatWith(`"tool_choice":{"type":"allowed_tools","allowed_tools":{}}`),

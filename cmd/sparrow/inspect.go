@@ -36,7 +36,7 @@ func inspectCommand() *cobra.Command {
 	var f inspectFlags
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
-		Short: "Describe a model: parameters, bytes, cache per token, the machines that can run it, and their speed",
+		Short: "Describe a model: parameters, bytes, cache per token, machines that can run it, speed",
 		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a
 folder, a GGUF file, a pulled model, a config.json, or the name of a release such as deepseek-ai/DeepSeek-V4-Flash, with
 or without its owner. A config.json and the name of a release need no weights. The name determines the type of weights:

@@ -127,8 +127,8 @@ func (s *snapshot) engine() {
 		stats.Conversions)
 	s.counter("slices_total", "Extra launches because of a kernel's limit.", stats.Slices)
 	if x := &stats.Experts; x.Choices > 0 {
-		s.add(prometheus.CounterValue, "expert_choices_total", "Choices of experts by rows, over all layers; those "+
-			"that the usage file held before are included.", x.Choices)
+		s.add(prometheus.CounterValue, "expert_choices_total", "Choices of experts by rows, over all layers; choices "+
+			"that were already in the usage file are included.", x.Choices)
 		for _, top := range []struct {
 			name  string
 			share float64
