@@ -14,7 +14,7 @@ var (
 	ErrUnsupported = errors.New("not supported by the model's chat format")
 
 	// ErrTemplate means that a checkpoint's chat template does not compile, or fails on a request.
-	ErrTemplate = errors.New("the chat template failed")
+	ErrTemplate = errors.New("chat template failed")
 
 	// ErrNoFormat means that Detect found no format for the checkpoint.
 	ErrNoFormat = errors.New("there is no chat format for this checkpoint")

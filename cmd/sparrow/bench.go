@@ -61,10 +61,8 @@ process (--rate), or a fixed number is kept in flight (--concurrency). Several v
 Prompts are token ids drawn from a seed, so their lengths are exact and two runs send the same prompts. --workload
 selects the kind of requests; other flags may change its values:
   random       prompts of 256 tokens, answers of 64
-  chat         conversations of 2 to 6 turns in words, sent to chat completions: a common system prompt of 200 words,
-               then 16 to 128 words per turn, answers of 32 to 192 tokens
-  long-prefix  each prompt begins with one of 4 documents of 4096 tokens, then a question of 32 to 128 tokens; answers
-               of 64
+  chat         conversations of 2 to 6 turns in words, sent to chat completions: a common system prompt of 200 words, then 16 to 128 words per turn, answers of 32 to 192 tokens
+  long-prefix  each prompt begins with one of 4 documents of 4096 tokens, then a question of 32 to 128 tokens; answers of 64
 With --goal the requests that meet the goal are counted (goodput). --url measures any server with OpenAI's interface.`,
 		Example: `  sparrow bench serve
   sparrow bench serve --model /tmp/mini --concurrency 16 --prompt-tokens 2048 --output-tokens uniform:32-256
