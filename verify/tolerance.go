@@ -101,7 +101,7 @@ func (c *Case) judgeBlocks(main plan.Layout) {
 		}{{"logits of drafts", b.LogitError}, {"logits of drafts without the Markov head", b.BaseError},
 			{"confidences", b.ConfidenceError}, {"logits after given drafts", b.ForcedError}} {
 			if !(x.value <= exactDraft) {
-				c.addProblem("%s are off by %.2e, want at most %.0e", x.what, x.value, exactDraft)
+				c.addProblem("%s differ by %.2e from the golden ones, want at most %.0e", x.what, x.value, exactDraft)
 			}
 		}
 		if b.DraftsEqual < b.Drafts || b.AcceptedEqual < b.Steps || b.ForcedEqual < b.Forced {

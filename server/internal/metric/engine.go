@@ -210,8 +210,9 @@ func (s *snapshot) tiers() {
 	if t.Identified {
 		kind = "all"
 	}
-	s.add(prometheus.GaugeValue, "tier_weights_identity", "How pages outside the device identify the weights: by all "+
-		"bytes; or, until those are read, by a sample, while pages stay on this machine.", 1, "kind", kind)
+	s.add(prometheus.GaugeValue, "tier_weights_identity", "1 for the way in which pages outside the device identify "+
+		"the weights: all (by all bytes), or sampled (by a sample until all bytes are read; pages then stay on this "+
+		"machine).", 1, "kind", kind)
 	s.counter("tier_restored_tokens_total", "Prompt tokens whose pages came from a tier.", t.Tokens)
 	s.counter("tier_no_memory_total", "Pages that were not copied from the device because host memory was full.",
 		t.NoRoom)
