@@ -343,7 +343,8 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Restored{Stop: "pages arrived too slowly: 50ms lost", Period: Period{begun, begun.Add(wait)}}
+	want := Restored{Stop: "pages arrived too slowly: the sequence waited 50ms longer than computing them takes",
+		Period: Period{begun, begun.Add(wait)}}
 	if r := got.Trace.Restored; r.Stop != want.Stop || r.Period != want.Period || r.Tokens != 0 {
 		t.Errorf("%+v, want %+v", r, want)
 	}
