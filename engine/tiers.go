@@ -406,7 +406,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	q := &c.seq
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
 		return errors.New("the tokens of a fetched page differ from those of the " +
-			"prompt") // the hash collides with that of another prompt: this prompt is computed
+			"prompt") // the hash collides with another prompt's hash: this prompt is computed
 	}
 	page, window, err := t.sched.RestorePage(q)
 	if err != nil {
