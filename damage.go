@@ -31,7 +31,7 @@ func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 		case all:
 			log.Warn("a forward pass returned NaN although all weights are finite")
 		default:
-			log.Warn("a forward pass returned NaN; no NaN was found in the weights within the time limit of the " +
+			log.Warn("a forward pass returned NaN; no NaN was found in the weights within the time limit of the "+
 				"search", "time",
 				searchTime)
 		}
