@@ -31,7 +31,8 @@ func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 		case all:
 			log.Warn("a forward pass returned NaN although all weights are finite")
 		default:
-			log.Warn("a forward pass returned NaN; the search of the weights found none within its time limit", "time",
+			log.Warn("a forward pass returned NaN; no NaN was found in the weights within the time limit of the "+
+				"search", "time",
 				searchTime)
 		}
 		return nil

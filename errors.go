@@ -37,7 +37,7 @@ var ErrAsleep = errors.New("sparrow: the engine is asleep")
 var ErrDevice = engine.ErrDevice
 
 // ErrUndecided means that Resolve needs information that is only known after the model was opened.
-var ErrUndecided = errors.New("sparrow: this cannot be resolved before the model is open")
+var ErrUndecided = errors.New("sparrow: the configuration of several ranks is known only when the model is open")
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only prompts of token ids are accepted.
 var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json or tiktoken.model next to " +

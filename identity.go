@@ -26,7 +26,8 @@ func nameWeights(w *weight.Checkpoint, placed *device.PlacedExperts, leave bool,
 	read := func(ctx context.Context) (tier.Fingerprint, error) {
 		d, kept, err := w.ReadDigest(ctx)
 		if kept != nil {
-			log.Warn("the digest of the weights cannot be stored next to them; they are read again at each start",
+			log.Warn("the digest of the weights cannot be stored next to their files; the weights are read again at "+
+				"each start",
 				"error", kept)
 		}
 		return placed.Identity(tier.Fingerprint(d)), err

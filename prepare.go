@@ -63,5 +63,6 @@ func (e *Engine) encode(r *Request) (prompt []int32, reasoning bool, err error) 
 		ids, err := e.Encode(r.Prompt, true)
 		return ids, false, err
 	}
-	return nil, false, &RequestError{Field: "prompt", Reason: "more than one of a chat, a text and token ids was given"}
+	return nil, false, &RequestError{Field: "prompt", Reason: "is set together with another prompt; send a chat, a " +
+		"text or token ids, only one of them"}
 }

@@ -17,7 +17,7 @@ var (
 	ErrTemplate = errors.New("chat template failed")
 
 	// ErrNoFormat means that Detect found no format for the checkpoint.
-	ErrNoFormat = errors.New("no chat format for this checkpoint")
+	ErrNoFormat = errors.New("there is no chat format for this checkpoint")
 
 	// ErrMalformedCall means that the reply contained a tool call that does not follow the format; Parser.Close returns
 	// it. Its text was delivered as content deltas with Malformed set, or as arguments that are not a JSON object.
@@ -25,7 +25,7 @@ var (
 
 	// ErrUnfinishedCall means that the reply ended inside a tool call, for example at the token limit; Parser.Close
 	// returns it. The incomplete markers and names before its arguments were not delivered.
-	ErrUnfinishedCall = errors.New("reply ended inside a tool call")
+	ErrUnfinishedCall = errors.New("the reply ended inside a tool call")
 )
 
 // fieldError builds an ErrRequest that starts with the field's path, such as "messages[3].role".

@@ -68,21 +68,24 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 // checkFields rejects fields that do not belong to the role of their message.
 func checkFields(i int, m Message, memo *Memo) error {
 	if m.Role != Assistant && len(m.ToolCalls) > 0 {
-		return fieldError(messageField(i, "tool_calls"), "only assistant messages make calls; this one has role %q",
+		return fieldError(messageField(i, "tool_calls"), "only assistant messages may have tool calls; this one has "+
+			"role %q",
 			m.Role)
 	}
 	if m.Role != Assistant && m.Reasoning != "" {
-		return fieldError(messageField(i, "reasoning"), "only assistant messages carry reasoning; this one has role %q",
+		return fieldError(messageField(i, "reasoning"), "only assistant messages may have reasoning; this one has "+
+			"role %q",
 			m.Role)
 	}
 	if m.Role != ToolRole && m.ToolCallID != "" {
-		return fieldError(messageField(i, "tool_call_id"), "only tool messages answer calls; this one has role %q",
+		return fieldError(messageField(i, "tool_call_id"), "only tool messages may have a tool_call_id; this one "+
+			"has role %q",
 			m.Role)
 	}
 	declares := len(m.Tools) > 0 || len(m.ResponseFormat) > 0
 	if declares && m.Role != System && m.Role != Developer {
 		return fieldError(messageField(i, "tools"),
-			"only system and developer messages declare tools or a format; this one has role %q", m.Role)
+			"only system and developer messages may have tools or a format; this one has role %q", m.Role)
 	}
 	for j, call := range m.ToolCalls {
 		if call.Name == "" {
@@ -102,7 +105,7 @@ func checkTools(field string, tools []Tool, memo *Memo) error {
 		case strings.ContainsAny(t.Name, "\"<>{} \t\r\n"):
 			return fieldError(name, "%q has a quote, bracket or space, which the formats use as separators", t.Name)
 		case seen[t.Name]:
-			return fieldError(name, "%q is declared twice", t.Name)
+			return fieldError(name, "%q is declared twice; send each tool once", t.Name)
 		}
 		seen[t.Name] = true
 		if len(t.Parameters) == 0 {
@@ -125,7 +128,7 @@ func checkChoice(req Request) error {
 		return nil
 	case ChoiceRequired:
 		if len(req.Tools) == 0 {
-			return fieldError("tool_choice", "requires a call, but tools is empty")
+			return fieldError("tool_choice", "requires a tool call, but tools is empty; send tools, or choose auto")
 		}
 		return nil
 	case ChoiceFunction:
@@ -364,7 +367,7 @@ func results(turns []turn, first int) (group []turn, end int, err error) {
 	calls := turns[first-1].ToolCalls
 	if len(group) > len(calls) {
 		return nil, 0, fieldError(messageField(group[len(calls)].index, ""),
-			"is one tool result more than the %d calls before it", len(calls))
+			"has one tool result more than the %d tool calls of the assistant message before it", len(calls))
 	}
 	place := map[string]int{}
 	for i, c := range calls {
@@ -381,7 +384,8 @@ func results(turns []turn, first int) (group []turn, end int, err error) {
 				"%q is not the id of a call of the assistant message before it", t.ToolCallID)
 		}
 		if seen[t.ToolCallID] {
-			return nil, 0, fieldError(messageField(t.index, "tool_call_id"), "%q is answered twice", t.ToolCallID)
+			return nil, 0, fieldError(messageField(t.index, "tool_call_id"), "%q already has a result in an earlier "+
+				"tool message", t.ToolCallID)
 		}
 		seen[t.ToolCallID] = true
 		ordered = append(ordered, t)

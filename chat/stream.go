@@ -345,7 +345,7 @@ func (s *stream) word(what string, markers ...string) (text string, which int, a
 	text, which = s.upTo(markers...)
 	switch {
 	case len(text) > maxName || which < 0 && s.clean > maxName:
-		return "", -1, s.malformed("%s is longer than %d bytes", what, maxName)
+		return "", -1, s.malformed("%s is longer than %d bytes, which is the limit", what, maxName)
 	case which < 0:
 		return "", -1, s.wait()
 	}

@@ -73,7 +73,7 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 func (t *Template) Try() error {
 	plain := Request{Messages: []Message{{Role: User, Content: "hello"}}, AddGenerationPrompt: true}
 	if _, err := t.Render(plain); err != nil {
-		return fmt.Errorf("a chat of one message: %w", err)
+		return fmt.Errorf("rendering a chat of one message: %w", err)
 	}
 	return nil
 }

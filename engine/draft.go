@@ -397,7 +397,7 @@ func (d *drafter) stop(err error) {
 // pages lack the drafting layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
 func (d *drafter) noteEnded(c *choice) {
 	u := &c.job.usage
-	d.cfg.Log.Info("drafting costs more time than it saves and is stopped", "id", c.job.request.ID, "choice",
+	d.cfg.Log.Info("drafting takes more time than it saves and is stopped", "id", c.job.request.ID, "choice",
 		c.index, "tokens", c.limits.made, "drafted", u.DraftedTokens, "accepted", u.AcceptedTokens)
 	d.tally.add(&d.tally.stats.DraftsEnded, 1)
 }

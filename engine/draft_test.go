@@ -402,7 +402,7 @@ func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 		t.Errorf("%d sequences stopped, %d drafts, usage says %d", st.DraftsEnded, st.Drafted, out.Usage.DraftedTokens)
 	}
 	e.Close(t.Context())
-	if n := strings.Count(log.String(), "drafting costs more time"); n != 1 ||
+	if n := strings.Count(log.String(), "drafting takes more time"); n != 1 ||
 		!strings.Contains(log.String(), "id=loser") {
 		t.Errorf("the message was logged %d times, want once:\n%s", n, &log)
 	}

@@ -149,7 +149,7 @@ func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 		{drafts(t, 3), 3, 4, 3, ""},
 		{drafts(t, 2), 3, 64, 2, ""},
 		{drafts(t, 3), 3, 3, 0, "allows at most 2 drafts; set --step-tokens 4 or more"},
-		{drafts(t, 4), 3, 64, 0, "propose 3 tokens at once; set at most 3"},
+		{drafts(t, 4), 3, 64, 0, "propose 3 tokens at a time; set at most 3"},
 		{drafts(t, 7), 0, 64, 7, ""},
 	} {
 		got, why, err := maxDrafts(c.setting, &proposing{block: c.block}, c.step)
@@ -343,7 +343,8 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Restored{Stop: "pages arrived too slowly: 50ms lost", Period: Period{begun, begun.Add(wait)}}
+	want := Restored{Stop: "pages arrived too slowly: the sequence waited 50ms longer than computing them takes",
+		Period: Period{begun, begun.Add(wait)}}
 	if r := got.Trace.Restored; r.Stop != want.Stop || r.Period != want.Period || r.Tokens != 0 {
 		t.Errorf("%+v, want %+v", r, want)
 	}

@@ -86,8 +86,8 @@ func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error)
 		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
 	if in.cfg.RecordBytes < 0 {
-		return nil, bad("sparrow", "requests recording, which this server has disabled; omit selections, "+
-			"experts and replay, or start the server without --record-bytes -1 (Config.RecordBytes)")
+		return nil, bad("sparrow", "requests records, but this server has disabled them; omit selections, experts "+
+			"and replay, or start the server without --record-bytes -1 (Config.RecordBytes)")
 	}
 	if r.Record != nil {
 		if err := in.checkRecorded(r, maxTokens); err != nil {

@@ -91,7 +91,7 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 	switch {
 	case err != nil:
 	case block > 0 && s.IsFixed() && s.Drafts() > block:
-		err = fmt.Errorf("the drafting stages of this checkpoint propose %d tokens at once; set at most %d, or "+
+		err = fmt.Errorf("the drafting stages of this checkpoint propose %d tokens at a time; set at most %d, or "+
 			"auto", block, block)
 	case drafts == 0 || s.IsFixed() && drafts < s.Drafts():
 		err = fmt.Errorf("--step-tokens %d allows at most %d drafts; set --step-tokens %d or more, or fewer "+

@@ -12,8 +12,8 @@ func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 	l.sched.Took(b.load, took)
 	if kept := max(l.sched.Stall(), l.inner.stall(l.cfg.MaxStall)); kept > l.stalled+l.stalled/4 {
 		l.stalled = kept
-		l.cfg.Log.Warn("prompts delay running streams for longer than --max-stall: even the smallest chunk, or a "+
-			"single operation, takes longer",
+		l.cfg.Log.Warn("prompts delay running streams for longer than --max-stall, because the smallest chunk, or a "+
+			"single operation, takes longer; set a larger --max-stall",
 			"max_stall", l.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
 	// Items of prompts come last, so this batch only decodes. If sequences draft, only batches between the operations

@@ -344,7 +344,8 @@ func (t *tiers) advance() bool {
 					t.finish(c, c.restore.fetch.Why())
 				case !now.Before(late):
 					t.stats.Slow++
-					t.finish(c, fmt.Sprintf("pages arrived too slowly: %v lost", t.wait))
+					t.finish(c, fmt.Sprintf("pages arrived too slowly: the sequence waited %v longer than computing "+
+						"them takes", t.wait))
 				default:
 					if next.IsZero() || late.Before(next) {
 						next = late
@@ -404,7 +405,7 @@ func (t *tiers) take(c *choice, p *tier.Page, from string) {
 func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	q := &c.seq
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
-		return errors.New("a fetched page has other tokens than the " +
+		return errors.New("the tokens of a fetched page differ from those of the " +
 			"prompt") // the hash collides with another prompt's hash: this prompt is computed
 	}
 	page, window, err := t.sched.RestorePage(q)
@@ -490,8 +491,8 @@ func (t *tiers) counts() []tier.Count {
 // ServePages serves pages of host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error {
 	if e.loop.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
-		return errors.New("sparrow: pages are served from the host cache, but no host cache is configured; " +
-			"configure one")
+		return errors.New("sparrow: pages are served from the host cache, but no host cache is configured; set " +
+			"Config.Tiers.Host (--host-cache)")
 	}
 	e.loop.tiers.stack.Serve(l)
 	return nil

@@ -574,7 +574,7 @@ func TestAPageOfOtherTokensIsNotUsed(t *testing.T) {
 		run()
 		r := generate(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1, Trace: true})
 		if r.Usage.CachedTokens != want || r.Trace.Restored.Tokens != want ||
-			(differs >= 0) != strings.Contains(r.Trace.Restored.Stop, "other tokens") {
+			(differs >= 0) != strings.Contains(r.Trace.Restored.Stop, "tokens of a fetched page") {
 			t.Errorf("token %d differs: %d tokens are cached, restored %+v; want %d tokens", differs,
 				r.Usage.CachedTokens,
 				r.Trace.Restored, want)

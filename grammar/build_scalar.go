@@ -102,7 +102,7 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	}
 	if r.most != noLimit && r.most > maxCounted {
 		return r, failAt(parts, func(s *schema) bool { return s.maxLength == r.most }, "maxLength", ErrUnsupported,
-			"with a pattern, lengths of up to %d characters are counted", maxCounted)
+			"with a pattern, lengths are enforced only up to %d characters", maxCounted)
 	}
 	if r.least == 0 {
 		return r, nil

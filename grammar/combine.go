@@ -155,7 +155,7 @@ func (c *compiler) checkLoop(s *schema) error {
 	case closed:
 		return nil
 	case open:
-		return &SchemaError{s.pointer, "$ref", "the reference leads back to itself without an object or array in " +
+		return &SchemaError{s.pointer, "$ref", "the reference refers to itself, with no object or array " +
 			"between", ErrSchema}
 	}
 	c.visited[s.id] = open

@@ -18,10 +18,10 @@ var ErrTooLarge = errors.New("schema too large")
 var ErrUnsatisfiable = errors.New("unsatisfiable schema")
 
 // ErrVocabulary means that JSON cannot be written with the tokens of a vocabulary.
-var ErrVocabulary = errors.New("grammar: unusable vocabulary")
+var ErrVocabulary = errors.New("grammar: the vocabulary is not supported")
 
 // ErrRejected means that a token or a text is not allowed as the next part of the document. The state is unchanged.
-var ErrRejected = errors.New("grammar: not allowed here")
+var ErrRejected = errors.New("grammar: the token is not allowed at this position")
 
 // ErrNoToken means that the document is incomplete but no token is allowed. This happens only with vocabularies without
 // a token for every single byte.

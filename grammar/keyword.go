@@ -135,7 +135,7 @@ func (k *keyword) types() error {
 		k.s.types |= t
 	}
 	if len(list) == 0 {
-		return k.fail(ErrSchema, "is an empty list of types")
+		return k.fail(ErrSchema, "is an empty list; want at least one type")
 	}
 	return nil
 }
@@ -393,7 +393,7 @@ func (k *keyword) count(limit int) (int, error) {
 		return 0, err
 	}
 	if !r.IsInt() || r.Sign() < 0 {
-		return 0, k.fail(ErrSchema, "%s is not a non-negative integer", k.v.text)
+		return 0, k.fail(ErrSchema, "%s is not valid; want a whole number, 0 or more", k.v.text)
 	}
 	if r.Cmp(big.NewRat(int64(limit), 1)) >= 0 {
 		if strings.HasPrefix(k.name, "max") {
@@ -444,7 +444,7 @@ func (k *keyword) bound() error {
 		b.lower(r, k.name == "exclusiveMaximum")
 	default:
 		if r.Sign() <= 0 {
-			return k.fail(ErrSchema, "%s is not greater than zero", k.v.text)
+			return k.fail(ErrSchema, "%s is not valid; want a number above 0", k.v.text)
 		}
 		b.multiples = append(b.multiples, r)
 	}

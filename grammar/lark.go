@@ -57,7 +57,7 @@ func (l *lark) read(source string) error {
 		case m != nil:
 			last = m[1]
 			if _, twice := l.rules[last]; twice {
-				return fmt.Errorf("line %d: %s is defined twice", n+1, last)
+				return fmt.Errorf("line %d: %s is defined twice; define each rule once", n+1, last)
 			}
 			l.rules[last] = m[2]
 		case text[0] == '%':
@@ -130,7 +130,8 @@ func (l *lark) rule(name string) (string, error) {
 		err = fmt.Errorf("syntax error at %.40q", e.text[e.at:])
 	}
 	if err == nil && len(pattern) > MaxPatternBytes {
-		err = fmt.Errorf("the rules take more than %d bytes as a regular expression", MaxPatternBytes)
+		err = fmt.Errorf("as a regular expression the rules take more than %d bytes, which is the "+
+			"limit", MaxPatternBytes)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
@@ -223,7 +224,7 @@ func (e *larkExpression) item() (string, error) {
 			closing, times = ']', "?"
 		}
 		if e.next() != closing {
-			return "", fmt.Errorf("%q is not closed", c)
+			return "", fmt.Errorf("%q is not closed; add the closing character", c)
 		}
 		e.at++
 		return "(?:" + inner + ")" + times, nil

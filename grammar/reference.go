@@ -107,7 +107,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 		}
 	}
 	if bad != nil {
-		return fail(ErrSchema, "%q is not a reference", s.ref)
+		return fail(ErrSchema, "%q is not a JSON pointer or URI", s.ref)
 	}
 	if fragment != "" && fragment[0] != '/' {
 		named, ok := p.addresses[document+"#"+fragment]
@@ -122,7 +122,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 			found, missing = located{value: &p.root}.follow(fragment, p.old)
 		}
 		if missing != "" {
-			return fail(ErrSchema, "%q points to nothing: there is no %s", s.ref, missing)
+			return fail(ErrSchema, "%q refers to %s, which does not exist", s.ref, missing)
 		}
 		at = found
 	}

@@ -56,7 +56,7 @@ func (s *State) Mask(dst []uint64) error {
 		return nil
 	}
 	if !found {
-		return fmt.Errorf("%w: the vocabulary of %d tokens has none for any allowed byte", ErrNoToken,
+		return fmt.Errorf("%w: no token of the vocabulary of %d begins with an allowed byte", ErrNoToken,
 			s.g.tokens.size)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (s *State) Mask(dst []uint64) error {
 func (s *State) Accept(token int32) error {
 	t := s.g.tokens
 	if token < 0 || int(token) >= t.size {
-		return fmt.Errorf("%w: token %d is outside the vocabulary of %d", ErrRejected, token, t.size)
+		return fmt.Errorf("%w: token %d is outside the vocabulary of %d tokens", ErrRejected, token, t.size)
 	}
 	if s.ended {
 		return fmt.Errorf("%w: token %d after the end of the sequence", ErrRejected, token)
@@ -86,7 +86,7 @@ func (s *State) Accept(token int32) error {
 		return fmt.Errorf("%w: token %d is special or has no text", ErrRejected, token)
 	}
 	if at := s.feed(b); at >= 0 {
-		return fmt.Errorf("%w: token %d, %q, at its byte %d", ErrRejected, token, b, at)
+		return fmt.Errorf("%w: token %d, %q, does not fit the grammar at its byte %d", ErrRejected, token, b, at)
 	}
 	return nil
 }

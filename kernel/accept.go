@@ -28,7 +28,7 @@ func (a AcceptArgs) Check() error {
 	c := checker{op: a.Name()}
 	d := a.Words.Cols - 3
 	if d < 0 {
-		c.fail("words have %d columns, want at least 3: a place, a sequence and one or more words", a.Words.Cols)
+		c.fail("words have %d columns, want at least 3: the place, the sequence and one or more words", a.Words.Cols)
 	}
 	c.tensor("out", a.Out, I32, 1, -1)
 	c.tensor("tokens", a.Tokens, I32, a.Tokens.Rows, 1)

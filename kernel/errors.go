@@ -17,7 +17,7 @@ var ErrUnavailable = errors.New("kernel: not available here")
 
 // ErrAbsent is wrapped when an implementation cannot run because this machine has no hardware for it. It wraps
 // ErrUnavailable.
-var ErrAbsent = fmt.Errorf("%w: this machine does not have the hardware", ErrUnavailable)
+var ErrAbsent = fmt.Errorf("%w: this machine lacks the required hardware", ErrUnavailable)
 
 // ErrMemory is wrapped when a device has too little memory for a model.
 var ErrMemory = errors.New("too little memory on the device")

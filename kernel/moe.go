@@ -91,7 +91,7 @@ func (c *checker) experts(x Experts, h int) {
 	switch {
 	case c.err != nil:
 	case x == nil:
-		c.fail("experts are missing")
+		c.fail("experts are missing; want the result of PrepareExperts")
 	case x.Hidden() != h:
 		c.fail("experts read rows of %d columns, but x has %d", x.Hidden(), h)
 	}

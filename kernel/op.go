@@ -44,5 +44,5 @@ func run[D any, A Op](dev Device, do func(D, A) error, a A) error {
 	if d, ok := dev.(D); ok {
 		return do(d, a)
 	}
-	return fmt.Errorf("%w: %s does not have the operation %s", ErrUnsupported, dev.Name(), a.Name())
+	return fmt.Errorf("%w: %s does not support the operation %s", ErrUnsupported, dev.Name(), a.Name())
 }

@@ -35,7 +35,7 @@ func ParseBatch(text string) (Batch, error) {
 	switch mode {
 	case ModeIdle:
 		if rest != "" {
-			return Batch{}, batchError(text, "an idle batch has no requests")
+			return Batch{}, batchError(text, "an idle batch has no requests; write idle alone")
 		}
 		return b, nil
 	case ModeMixed:
@@ -119,7 +119,7 @@ func parseRequest(text string, kind Mode, n int, item string) (Request, error) {
 	}
 	if kind.DecodeLike() {
 		if hasPrefix {
-			return Request{}, batchError(text, fmt.Sprintf("%s takes no prefix", kind))
+			return Request{}, batchError(text, fmt.Sprintf("%s cannot have a prefix; only extend can", kind))
 		}
 		return Request{Kind: kind, Seq: length, N: n}, nil
 	}
@@ -135,7 +135,7 @@ func parseRequest(text string, kind Mode, n int, item string) (Request, error) {
 func parseLength(text, word string) (int, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(word), 10, 32)
 	if err != nil || n < 0 {
-		return 0, batchError(text, fmt.Sprintf("%q is not a length", word))
+		return 0, batchError(text, fmt.Sprintf("%q is not a length; want a whole number of tokens", word))
 	}
 	return int(n), nil
 }

@@ -66,7 +66,7 @@ func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 		Requests: len(b.Requests)}
 	w := &Builder{cfg: cfg, cat: cat, b: b, plan: p}
 	if b.Mode == ModeIdle {
-		p.Reasons = []Reason{{"dispatch 2", "an idle rank runs no kernels and joins the collectives"}}
+		p.Reasons = []Reason{{"dispatch 2", "an idle rank runs no kernels, and takes part in collective operations"}}
 		return w, nil
 	}
 	var err error

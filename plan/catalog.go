@@ -156,17 +156,17 @@ func (e *Entry) against(d *Demand) []Objection {
 		list = append(list, Objection{code, fmt.Sprintf(format, args...)})
 	}
 	if !e.serves(d.Phase) {
-		add(E02, "it does not serve %s", d.Phase)
+		add(E02, "it does not support %s", d.Phase)
 	}
 	if !e.Archs.Has(d.Hardware.Arch) {
-		add(E02, "it runs on %s, not on %s", archNames(e.Archs), d.Hardware.Arch)
+		add(E02, "it runs only on %s, not on %s", archNames(e.Archs), d.Hardware.Arch)
 	}
 	family := e.family(d.Model)
 	if !family {
-		add(E02, "it does not serve %s", d.Model.Family)
+		add(E02, "it does not support %s", d.Model.Family)
 	}
 	if d.Hardware.missing(e.Kernel) {
-		add(E16, "its build for %s is missing", d.Hardware.Arch)
+		add(E16, "this build was not compiled with it for %s", d.Hardware.Arch)
 	}
 	if family && d.KV != DTypeUnset && firstLayout(e.readable(d.Phase)&d.Model.layouts(), d.KV) == LayoutNone {
 		rows := d.KV.String() + " rows"

@@ -199,7 +199,7 @@ func (c *Chooser) rejections(chosen Pair, l Layout) []Rejection {
 			case !e.readable(phase).Has(l):
 				rej.Code, rej.Reason = E04, fmt.Sprintf("it cannot read the layout %s in %s", l, phase)
 			case e.OnRequest:
-				rej.Reason = "used only if it is named"
+				rej.Reason = "used only if a flag selects it"
 			case phase == PhasePrefill && c.Why != "":
 				rej.Reason = fmt.Sprintf("fits, but %s is the default", taken)
 			case c.Asked[i] != "":

@@ -205,7 +205,7 @@ func TestSparsePrefillOff(t *testing.T) {
 		found := false
 		for _, r := range cfg.RejectedFor(PhasePrefill) {
 			if r.Kernel == V4Flat {
-				found = r.Code == E02 && r.Reason == "the sparse prefill was turned off"
+				found = r.Code == E02 && r.Reason == "the sparse prefill was disabled"
 			}
 		}
 		want(t, hw, found, true)

@@ -27,8 +27,8 @@ func (r *resolver) withoutIndexer() error {
 		return &Error{Code: E05, Asked: fmt.Sprintf("float32 indexer keys for %s", r.model.Family),
 			Supported: "indexer keys of models that have an indexer", Try: "no setting for indexer keys"}
 	}
-	r.Because("dispatch 3", "nothing is selected: %s has no indexer, every row attends to every key that it sees; the "+
-		"time of a decode grows with its length", r.model.Family)
+	r.Because("dispatch 3", "nothing is selected: %s has no indexer, so every row attends to all keys up to its "+
+		"position; the time of a decode grows with the length of the sequence", r.model.Family)
 	return nil
 }
 

@@ -47,8 +47,8 @@ func (w *Builder) rowIndexer(s *Segment) {
 		if w.cfg.Model.V4() {
 			s.Indexer, why = Indexer{}, ReasonWindowOnly
 			if w.plan.Pass == PassBlock {
-				why.Text += fmt.Sprintf(": every row of a block of %d sees the %d tokens before the block, and all "+
-					"rows of it", w.cfg.Model.Block, w.cfg.Model.Window)
+				why.Text += fmt.Sprintf(": every row of a block of %d attends to the %d tokens before the block and "+
+					"to all rows of the block", w.cfg.Model.Block, w.cfg.Model.Window)
 				break
 			}
 			why.Text += fmt.Sprintf(": in one launch, for the last %d rows of each request, which later rows attend to",
@@ -131,7 +131,7 @@ func (w *Builder) sizeScores(s *Segment) {
 	}
 	if n := s.Indexer.Heads; s.Row != RowWhole && s.Scores() && n > cfg.Model.IndexHeads {
 		s.Reason("dispatch 6",
-			"%d index heads run as %d: the score kernels need that many, and the added heads have weight zero",
+			"%d index heads are padded to %d, which the score kernels require; the added heads have weight zero",
 			cfg.Model.IndexHeads, n)
 	}
 	if !s.Scores() {
@@ -202,7 +202,7 @@ func (w *Builder) scoreBudget() int64 {
 // and V4's drafting layers have no indexer. All other layers use the path of the segment.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
-		return Indexer{}, fmt.Errorf("plan: layer %d does not exist: layers count from 0", layer)
+		return Indexer{}, fmt.Errorf("plan: layer %d does not exist; layers are counted from 0", layer)
 	}
 	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 &&
 		(!c.Model.V41() || c.Model.Ratios[layer] == 0) {

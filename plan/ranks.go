@@ -94,7 +94,7 @@ func (n *Notes) Divided(m *Model) {
 			"gathered before the feed-forward blocks", m.Ranks, m.Heads, m.Ranks)
 	} else {
 		n.Because("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum "+
-			"over heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
+			"over heads; every rank adds the parts in the same order", m.Ranks, m.Heads, m.Heads*m.Ranks)
 		if padded := m.PaddedHeads; padded > 0 {
 			n.Because("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by "+
 				"%d; their weights are zeros, so they cost time and add nothing (--attention dp needs no padding)",

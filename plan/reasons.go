@@ -4,13 +4,14 @@ import "fmt"
 
 // Reasons that contain no numbers.
 var (
-	ReasonDenseRow   = Reason{"dispatch 5", "dense: no row sees more keys than the threshold"}
+	ReasonDenseRow   = Reason{"dispatch 5", "dense: no row attends to more keys than the threshold"}
 	reasonDenseExact = Reason{"dispatch 5",
 		"the threshold is at most index_topk, so a selection would hold every key anyway"}
 	reasonDenseGather = Reason{"design 3",
-		"every key is read through the cache's representation, so chunked equals whole"}
+		"every key is read in the format of the cache, so a prompt in chunks gives the same result as a whole one"}
 	reasonDenseAboveK = Reason{"dispatch 5",
-		"the threshold is above index_topk: rows between them attend to more keys than the model was trained with"}
+		"the threshold is above index_topk: dense rows with more than index_topk keys attend to more keys than in " +
+			"training"}
 	ReasonDecodePhase = Reason{"dispatch 2", "decode, verify and draft rows use the decode kernel"}
 	ReasonRawToBlock  = Reason{"dispatch 9",
 		"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, by every launch of prompts"}
@@ -21,16 +22,16 @@ var (
 	reasonShort        = Reason{"dispatch 6",
 		"short variant: no request of the segment has more keys than a selection holds, so all are selected without " +
 			"scores"}
-	ReasonRagged      = Reason{"dispatch 6", "the selection needs scores over the gathered index keys"}
+	ReasonRagged      = Reason{"dispatch 6", "index scores are computed over gathered index keys"}
 	ReasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row separately"}
 	ReasonPagedNative = Reason{"dispatch 12",
-		"scores over pages, each block of keys read once for all rows of a request"}
-	reasonPagedGroups = Reason{"dispatch 12", "scores over pages, each block of keys read once for groups of "}
+		"scores over pages; each block of keys is read once for all rows of a request"}
+	reasonPagedGroups = Reason{"dispatch 12", "scores over pages; each block of keys is read once for groups of "}
 	ReasonDraftSplit  = Reason{"dispatch 12", "draft rows are always scored one by one"}
 	reasonStoresOnly  = Reason{"dispatch 6",
 		"no logits are requested and no layer follows: rows and indexer keys are stored, and attention is not computed"}
 	reasonEveryKey = Reason{"dispatch 3",
-		"nothing is selected: the model has no indexer, every row attends to every key that it sees"}
+		"nothing is selected: the model has no indexer, so every row attends to all keys up to its position"}
 	ReasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 )
 

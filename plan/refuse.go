@@ -95,7 +95,7 @@ func (c *Chooser) refuse(k Kernel, p Phase, against []Objection) error {
 	fits := c.fitting(p)
 	e.Supported = strings.Join(fits, ", ")
 	if len(fits) == 0 {
-		e.Supported = fmt.Sprintf("no kernel serves this %s%s", p, c.unless())
+		e.Supported = fmt.Sprintf("no kernel supports this %s%s", p, c.unless())
 	}
 	e.Try = c.nearest(k, p)
 	return e
@@ -222,7 +222,7 @@ func (c *Chooser) NothingFits() error {
 	e.Supported = "none of the kernels tried: " + strings.Join(tried, ", ")
 	e.Try = strings.Join(c.elsewhere(), " or ")
 	if c.Name == CatalogSparrow && !ours.Has(c.Hardware.Arch) {
-		e.Try += ", or --catalog public to see what other engines have"
+		e.Try += ", or --catalog public for the kernels of other engines"
 	}
 	if k := c.byName(); k != KernelNone {
 		e.Try = fmt.Sprintf("--prefill %s --decode %s", k, k)

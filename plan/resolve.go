@@ -61,10 +61,11 @@ func (r *resolver) inputs() error {
 		return c.NothingFits()
 	}
 	if a := r.hw.Arch; a.CUDA() && a != SM90 {
-		r.Because("design 4", "kernels cuda-portable: %s has none of its own, and these run from sm80 on; their tiles "+
-			"take at most 96 KiB of the %d KiB of shared memory that a block has there", a, r.hw.SmemOptin>>10)
+		r.Because("design 4", "kernels cuda-portable: there are no kernels for %s alone, and these run from sm80 "+
+			"on; their tiles take at most 96 KiB of the %d KiB of shared memory of a block", a, r.hw.SmemOptin>>10)
 	} else if r.hw.Portable {
-		r.Because("design 4", "kernels cuda-portable: asked for, or a limit of the device excludes those for %s", a)
+		r.Because("design 4", "kernels cuda-portable: they were requested, or a limit of the device excludes the "+
+			"kernels for %s", a)
 	}
 	r.Divided(r.model)
 	return nil
@@ -197,8 +198,8 @@ func (s Speculation) Chain(notes *Notes) (int, error) {
 func (r *resolver) kernels() error {
 	for i, name := range []string{r.policy.Prefill, r.policy.Decode} {
 		if fold(name) == Reference.String() {
-			return &Error{Code: E02, Asked: fmt.Sprintf("%s %s: the catalogue plans the kernels of attention; these "+
-				"plain kernels can compute every operation of a plan", phasePair[i], Reference),
+			return &Error{Code: E02, Asked: fmt.Sprintf("%s %s: the catalogue has only the kernels of attention; "+
+				"the reference kernels compute every operation of a plan", phasePair[i], Reference),
 				Supported: sparrowCatalogue.names(phasePair[i], r.model), Try: "--kernels ref"}
 		}
 	}
@@ -244,7 +245,7 @@ func (r *resolver) chooser() *Chooser {
 	}
 	c.Against = func(k Kernel, _ Phase) []Objection {
 		if k == V4Flat && p.V4SparsePrefill == SparsePrefillOff {
-			return []Objection{{E02, "the sparse prefill was turned off"}}
+			return []Objection{{E02, "the sparse prefill was disabled"}}
 		}
 		return nil
 	}

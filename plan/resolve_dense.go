@@ -76,8 +76,8 @@ func (r *resolver) denseNeed() int64 {
 // Threshold adds a warning if the requested threshold is above index_topk.
 func (n *Notes) Threshold(asked, topk int) {
 	if asked > topk {
-		n.Notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend "+
-			"to every key, which changes what the model computes", asked, topk)
+		n.Notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows with more than "+
+			"index_topk keys attend to every key, so results differ from those of the trained model", asked, topk)
 	}
 }
 

@@ -161,7 +161,7 @@ func (c *Config) RejectedFor(p Phase) []Rejection {
 func (w *Builder) againstDense() []Rejection {
 	k := autoTarget(w.cfg)
 	return []Rejection{{Kernel: k, Phase: PhasePrefill,
-		Reason: "fits, but the row sees few enough keys for the dense form"}}
+		Reason: "fits, but the row has few enough keys for the dense form"}}
 }
 
 // whyNotDense returns the reasons why a prompt row is not computed in the dense form.
@@ -177,7 +177,7 @@ func (w *Builder) whyNotDense() []Reason {
 		}
 		return list
 	}
-	return []Reason{{"design 3", fmt.Sprintf("not dense: the rows see more than %d keys", cfg.T)}}
+	return []Reason{{"design 3", fmt.Sprintf("not dense: the rows attend to more than %d keys", cfg.T)}}
 }
 
 func (w *Builder) whyKernel(s *Segment) Reason {

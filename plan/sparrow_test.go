@@ -323,7 +323,8 @@ func TestSparrowResolution(t *testing.T) {
 		{"raw over bf16", "cpu", "bf16", "", "sparse-raw", E03, ""},
 		{"block decode over raw rows", "cpu", "fp8-576", "", "sparse-block", E04, ""},
 		{"raw prefill over block rows", "cpu", "fp8-656", "sparse-raw", "", E04, ""},
-		{"amd", "gfx95", "", "", "", E01, "--hw cpu or --hw sm90, or --catalog public to see what other engines have"},
+		{"amd", "gfx95", "", "", "", E01,
+			"--hw cpu or --hw sm90, or --catalog public for the kernels of other engines"},
 		{"a kernel of others", "sm90", "", "fa3", "", E02, "--prefill sparse-flat"},
 		{"an unknown kernel", "sm90", "", "fastest", "", E02, ""},
 		{"exact rows on hopper", "sm90", "f32", "", "", E05, "--kv bf16"},
@@ -364,7 +365,7 @@ func TestSparrowResolution(t *testing.T) {
 		portable := func(s *setup) { s.hw.Portable = true }
 		cfg := newSetup(t, "sm90", portable).resolve(t)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool {
-			return strings.HasPrefix(r.Text, "kernels cuda-portable: asked for")
+			return strings.HasPrefix(r.Text, "kernels cuda-portable: they were requested")
 		}) {
 			t.Errorf("no reason for the portable kernels: %v", cfg.Reasons)
 		}

@@ -54,7 +54,7 @@ func Positions(to []int32, list []byte, group, end int) error {
 			return fmt.Errorf("position %d is selected, which is not the start of a group of %d tokens", at+int(d),
 				group)
 		case n == len(to):
-			return fmt.Errorf("more than %d positions are selected", len(to))
+			return fmt.Errorf("more than %d positions are selected, which is the limit of the layer", len(to))
 		}
 		at += int(d)
 		to[n] = int32(at / group)

@@ -28,7 +28,7 @@ func (r *Replay) Len() int { return len(r.rows) }
 // row.
 func NewReplay(rows []Row, s Shape) (*Replay, error) {
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("there are no rows to replay")
+		return nil, fmt.Errorf("there are no rows to replay; send at least one")
 	}
 	first := &rows[0]
 	r := &Replay{First: first.Position, Selections: len(first.Layers) > 0, Experts: len(first.Experts) > 0, shape: s}
@@ -36,7 +36,7 @@ func NewReplay(rows []Row, s Shape) (*Replay, error) {
 		return nil, fmt.Errorf("rows[0] has position %d, want 0 or more", first.Position)
 	}
 	if !r.Selections && !r.Experts {
-		return nil, fmt.Errorf("rows[0] has neither layers nor experts")
+		return nil, fmt.Errorf("rows[0] has neither layers nor experts; send at least one of them")
 	}
 	scratch := make([]int32, s.TopK)
 	for i := range rows {
@@ -100,7 +100,7 @@ func (s *Shape) selections(row *Row, scratch []int32) (list [][]byte, err error)
 			return nil, fmt.Errorf("layer %d does not exist; the model has %d layers", l.Layer, len(s.Layers))
 		}
 		if byLayer[l.Layer] != nil {
-			return nil, fmt.Errorf("layer %d is given twice", l.Layer)
+			return nil, fmt.Errorf("layer %d is given twice; send each layer once", l.Layer)
 		}
 		byLayer[l.Layer] = l
 	}
@@ -134,7 +134,7 @@ func (s *Shape) selections(row *Row, scratch []int32) (list [][]byte, err error)
 func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 	if l.All {
 		if len(l.Selected) > 0 {
-			return fmt.Errorf("both all and selected are given")
+			return fmt.Errorf("both all and selected are given; send one of them")
 		}
 		if n := s.Visible(i, l.Keys); n > s.TopK && l.Keys > s.Dense {
 			return fmt.Errorf("all is given for %d keys; a row attends to at most %d", n, s.TopK)
@@ -143,7 +143,7 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 	}
 	group := max(s.Layers[i].Group, 1)
 	if len(l.Selected) == 0 {
-		return fmt.Errorf("neither all nor selected is given")
+		return fmt.Errorf("neither all nor selected is given; send one of them")
 	}
 	return Positions(scratch, l.Selected, group, s.Visible(i, l.Keys)*group)
 }

@@ -151,7 +151,7 @@ func (f *filter) cut(need uint64, measure []uint64) (edge, uint64) {
 		last := w.ids[n-1]
 		return edge{w.x[last], last}, mass
 	}
-	panic("sample: a filter keeps more than there is")
+	panic("sample: a filter keeps more tokens than the distribution has")
 }
 
 // gather stores the tokens of bucket b in w.ids. Tokens that are far from the middle of the bucket are skipped; only

@@ -156,7 +156,7 @@ func validateStops(e *ParamsError, stops []string) {
 		case len(s) > MaxStopBytes:
 			e.add("stop", "string %d has %d bytes, at most %d are supported", i, len(s), MaxStopBytes)
 		case !utf8.ValidString(s):
-			e.add("stop", "string %d is not valid UTF-8 and could never match", i)
+			e.add("stop", "string %d is not valid UTF-8, so it could never match", i)
 		}
 	}
 }

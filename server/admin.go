@@ -18,7 +18,7 @@ type adminAPI struct{ *service }
 func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
-		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; want 1 or 2, which have the same effect",
+		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; want 1 or 2 (both have the same effect)",
 			level)
 	}
 	abort := false
@@ -127,7 +127,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	}
 	switch below, outside := filepath.Rel(root, dir); {
 	case outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)):
-		return "", refuse("%.200q is not below the folder of --weights-root, %s", path, root)
+		return "", refuse("%.200q is not below the folder of --weights-root; give a folder below %s", path, root)
 	case err != nil:
 		return "", refuse("%.200q does not exist; give a folder below %s", path, root)
 	}

@@ -283,7 +283,7 @@ func TestWhatIsRefusedOfFilesAndBatches(t *testing.T) {
 		"a page":       {uploadFile(t, url, "x", page...), 415, "another origin"},
 		"no requests":  {post(t, url+messageBatches, `{"requests": []}`), 400, "requests"},
 		"same name":    {post(t, url+messageBatches, `{"requests": [{"custom_id": "a", "params": {}}, {"custom_id": "a", "params": {}}]}`), 400, "earlier"},
-		"no such path": {post(t, url+batchPrefix+"x/y", ``), 404, "there is no"},
+		"no such path": {post(t, url+batchPrefix+"x/y", ``), 404, "this server has no"},
 	} {
 		if c.got.status != c.status || !strings.Contains(c.got.body, c.says) {
 			t.Errorf("%s: %d %s", name, c.got.status, c.got.body)

@@ -16,10 +16,10 @@ var ErrDeadline = errors.New("server: the request timed out")
 var ErrCutShort = errors.New("server: the stream ended without a result")
 
 // ErrOptions is wrapped by errors about invalid Options.
-var ErrOptions = errors.New("server: bad options")
+var ErrOptions = errors.New("server: invalid options")
 
 // ErrLimits is wrapped by errors about invalid limits of tenants.
-var ErrLimits = errors.New("server: bad tenant limits")
+var ErrLimits = errors.New("server: invalid tenant limits")
 
 // ErrKeys is wrapped by errors about files of keys.
 var ErrKeys = errors.New("server: keys")

@@ -140,8 +140,8 @@ func checkExplained(b *plan.Batch) error {
 		}
 	}
 	if len(b.Requests) > maxExplainRequests || tokens > maxExplainTokens {
-		return wire.NewError(wire.CodeOutOfRange, "batch", "at most %d requests with %d tokens in total are explained "+
-			"here; sparrow explain accepts more", maxExplainRequests, maxExplainTokens)
+		return wire.NewError(wire.CodeOutOfRange, "batch", "this endpoint explains batches of at most %d requests "+
+			"with %d tokens in total; use 'sparrow explain' for larger ones", maxExplainRequests, maxExplainTokens)
 	}
 	return nil
 }

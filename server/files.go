@@ -126,7 +126,8 @@ func (s filesAPI) readUpload(store *batch.Store, form *multipart.Reader, tenant 
 		default:
 			text, err := io.ReadAll(io.LimitReader(part, maxFormText+1))
 			if err != nil || len(text) > maxFormText {
-				return bad(wire.NewError(wire.CodeTooLong, name, "has more than %d bytes", maxFormText))
+				return bad(wire.NewError(wire.CodeTooLong, name, "has more than %d bytes, which is the "+
+					"limit", maxFormText))
 			}
 			fields[name] = string(text)
 		}

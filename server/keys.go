@@ -55,7 +55,7 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 			next.tenant = words[1]
 		}
 		if _, twice := k.find(next.sum); twice {
-			return nil, fmt.Errorf("%w: line %d repeats a key", ErrKeys, n)
+			return nil, fmt.Errorf("%w: line %d repeats the key of an earlier line; write each key once", ErrKeys, n)
 		}
 		k.list = append(k.list, next)
 	}

@@ -58,7 +58,7 @@ func ReadLimits(r io.Reader) (*Limits, error) {
 		return nil, fmt.Errorf("%w: %w", ErrLimits, err)
 	}
 	if len(text) > maxLimitsBytes {
-		return nil, fmt.Errorf("%w: the list is longer than %d bytes", ErrLimits, maxLimitsBytes)
+		return nil, fmt.Errorf("%w: the list is longer than %d bytes, which is the limit", ErrLimits, maxLimitsBytes)
 	}
 	l := &Limits{byName: map[string]Limit{}}
 	for i, line := range strings.Split(string(text), "\n") {

@@ -47,10 +47,12 @@ func lineID(b *batch.Batch, l *batch.Line) string {
 func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad *wire.Error) {
 	switch {
 	case l.TooLong:
-		return "", nil, wire.NewError(wire.CodeBodyTooLarge, "", "line %d is longer than this server reads",
+		return "", nil, wire.NewError(wire.CodeBodyTooLarge, "", "line %d is longer than the server's limit for a "+
+			"body; send a shorter request",
 			l.Number+1)
 	case l.Duplicate:
-		return "", nil, wire.NewError(wire.CodeDuplicate, "custom_id", "an earlier line has the same custom_id")
+		return "", nil, wire.NewError(wire.CodeDuplicate, "custom_id", "an earlier line has the same custom_id; "+
+			"give each line its own")
 	}
 	body, bad = lineBody(b, l)
 	if bad != nil {
@@ -70,7 +72,7 @@ func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
 	if b.Kind == anthropicBatch { // it was checked when the batch was created
 		var item anthropic.BatchItem
 		if err := json.Unmarshal(l.Text, &item); err != nil {
-			return nil, wire.NewError(wire.CodeInvalidJSON, "", "the request cannot be read: %v", err)
+			return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body of the line cannot be decoded: %v", err)
 		}
 		return item.Params, nil
 	}

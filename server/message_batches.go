@@ -158,5 +158,5 @@ func (s messageBatchesAPI) remove(w http.ResponseWriter, r *http.Request) error 
 
 // noSuchPath returns the error for an unknown path.
 func noSuchPath(r *http.Request) error {
-	return wire.NewError(wire.CodeUnknownURL, "", "there is no %s %.200q here", r.Method, r.URL.Path)
+	return wire.NewError(wire.CodeUnknownURL, "", "this server has no %s %.200q", r.Method, r.URL.Path)
 }

@@ -216,7 +216,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		{"an image in a result", `{"model":"sparrow-test","max_tokens":1,` + user + `[{"type":"tool_result","tool_use_id":"x",
 			"content":[{"type":"image","source":{}}]}]}]}`, 400, "invalid_request_error", "content[0].content[0].type"},
 		{"a result without its call", `{"model":"sparrow-test","max_tokens":1,` + user + `[{"type":"tool_result","tool_use_id":"x"}]}]}`,
-			400, "invalid_request_error", "no earlier message has a call"},
+			400, "invalid_request_error", "no earlier message has a tool_use block"},
 		{"a tool of Anthropic's", askedMessage + `,"tools":[{"type":"bash_20250124","name":"bash"}]}`,
 			400, "invalid_request_error", "tools[0].type"},
 		{"a demanded tool of a provider", askedMessage + `,"tools":[{"type":"web_search_20250305","name":"web_search"}],

@@ -143,7 +143,7 @@ func TestOllamaRefuses(t *testing.T) {
 		{"/api/generate", `{"model":"sparrow-test","prompt":"x","context":[1]}`, 400, "context"},
 		{"/api/generate", `{"model":"sparrow-test","prompt":"x","template":"y"}`, 400, "template"},
 		{"/api/show", `{"model":"other"}`, 404, "is not served here"},
-		{"/api/embed", `{}`, 404, "there is no"},
+		{"/api/embed", `{}`, 404, "this server has no"},
 	} {
 		got := post(t, hs.URL+c.path, c.body)
 		var e struct{ Error string }

@@ -33,14 +33,16 @@ func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, e
 	}
 	switch {
 	case o.Stream && r.ids:
-		return refuse("return_token_ids", "needs a whole answer; omit stream, or send return_tokens_as_token_ids "+
+		return refuse("return_token_ids", "is not supported with stream; omit stream, or send "+
+			"return_tokens_as_token_ids "+
 			"with logprobs")
 	case o.Stream:
-		return refuse("return_routed_experts", "needs a whole answer; omit stream, or request sparrow.experts")
+		return refuse("return_routed_experts", "is not supported with stream; omit stream, or request sparrow.experts")
 	case r.experts && r.shape.Mixing() == 0:
 		return refuse("return_routed_experts", "this model has no experts; omit it")
 	case r.experts && o.Choices() > 1:
-		return refuse("return_routed_experts", "supports one choice, but n is %d; send a request for each", o.Choices())
+		return refuse("return_routed_experts", "is supported for one choice, but n is %d; send a request for "+
+			"each", o.Choices())
 	case r.experts && (ask[0].Record != nil || ask[0].Replay != nil):
 		return refuse("return_routed_experts", "cannot be combined with the records and replays of sparrow; request "+
 			"one of them")

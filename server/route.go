@@ -137,7 +137,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 		near, allowed = each, append(allowed, each.method)
 	}
 	if near == nil {
-		return nil, wire.NewError(wire.CodeUnknownURL, "", "there is no %.200q here; %s", r.URL.Path,
+		return nil, wire.NewError(wire.CodeUnknownURL, "", "this server has no %.200q; %s", r.URL.Path,
 			s.suggest(r.URL.Path))
 	}
 	if slices.Contains(allowed, http.MethodGet) {

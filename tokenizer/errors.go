@@ -17,13 +17,13 @@ var (
 
 	// ErrUnencodable means that the vocabulary has no token for a character of the text: neither byte tokens nor
 	// byte-fallback tokens nor an unknown token.
-	ErrUnencodable = errors.New("text cannot be encoded")
+	ErrUnencodable = errors.New("the text cannot be encoded")
 
 	// ErrTooLong means that a text has more tokens than the limit.
-	ErrTooLong = errors.New("text exceeds the limit")
+	ErrTooLong = errors.New("the text exceeds the limit")
 
 	// ErrPattern means that a pattern of the pre-tokenizer exceeded the limits in pattern.go.
-	ErrPattern = errors.New("pre-tokenizer pattern exceeded its limits")
+	ErrPattern = errors.New("the pattern of the pre-tokenizer exceeded its time or step limit")
 )
 
 // unsupported returns an error with the component that was found and those that are supported.

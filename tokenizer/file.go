@@ -74,7 +74,7 @@ func parseFile(data []byte) (*file, error) {
 		return nil, asMalformed(err)
 	}
 	if f.model.vocab == nil || f.model.merges == nil {
-		return nil, malformed("no model with a vocab and merges")
+		return nil, malformed("the file has no model with vocab and merges")
 	}
 	return &f, f.model.options.check()
 }

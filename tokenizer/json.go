@@ -30,7 +30,7 @@ func readID(s *jsonscan.Scanner) (int32, error) {
 			return 0, s.Expected("a token id")
 		}
 		if id = id*10 + int(c-'0'); id > maxID {
-			return 0, s.Errorf(start, "the token id is above %d", maxID)
+			return 0, s.Errorf(start, "the token id is above %d, the highest supported one", maxID)
 		}
 	}
 	return int32(id), nil

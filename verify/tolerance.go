@@ -101,7 +101,7 @@ func (c *Case) judgeBlocks(main plan.Layout) {
 		}{{"logits of drafts", b.LogitError}, {"logits of drafts without the Markov head", b.BaseError},
 			{"confidences", b.ConfidenceError}, {"logits after given drafts", b.ForcedError}} {
 			if !(x.value <= exactDraft) {
-				c.addProblem("%s are off by %.2e, want at most %.0e", x.what, x.value, exactDraft)
+				c.addProblem("%s differ by %.2e from the golden ones, want at most %.0e", x.what, x.value, exactDraft)
 			}
 		}
 		if b.DraftsEqual < b.Drafts || b.AcceptedEqual < b.Steps || b.ForcedEqual < b.Forced {
@@ -125,7 +125,7 @@ func (c *Case) judgeMedians(cosine float64) {
 		overlapping = fmt.Sprintf(", selections overlapping by more than %.2f", quantOverlap)
 	}
 	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above "+
-		"%.2f%s; single positions of random weights may flip", cosine, firstCosine, overlapping)
+		"%.2f%s; single positions may differ with random weights", cosine, firstCosine, overlapping)
 	if !(c.MedianCosine > cosine) {
 		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}

@@ -207,7 +207,7 @@ func TestOpenReportsTheProblemsOfAllShards(t *testing.T) {
 		"a.safetensors": "short", "b.safetensors": tiny("other"),
 		IndexName: `{"weight_map":{"x":"a.safetensors","y":"b.safetensors","z":"c.safetensors"}}`,
 	}))
-	for _, part := range []string{"a.safetensors: byte 0: file has 5 bytes", `tensor "y": not in file "b.safetensors"`,
+	for _, part := range []string{"a.safetensors: byte 0: file has 5 bytes", `tensor "y": missing in file "b.safetensors"`,
 		`file "c.safetensors" for this`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not say %q", err, part)

@@ -51,11 +51,12 @@ func (m *module) columns(q *Tensor) (Matrix, error) {
 	}
 	if out.Cols == 0 || out.Cols%groups != 0 || out.Cols%(32/by.bits) != 0 {
 		return Matrix{}, scaleError(q, scales, fmt.Sprintf("%d columns cannot be divided into %d equal groups of "+
-			"whole words", out.Cols, groups))
+			"whole words; want a number of groups that divides them", out.Cols, groups))
 	}
 	out.BlockCols = out.Cols / groups
 	if out.BlockCols%2 != 0 {
-		return Matrix{}, scaleError(q, scales, fmt.Sprintf("groups of %d values do not fill whole bytes",
+		return Matrix{}, scaleError(q, scales, fmt.Sprintf("groups of %d values do not fill whole bytes; want "+
+			"groups of an even number of values",
 			out.BlockCols))
 	}
 	out.RowBytes = out.Cols * by.bits / 8
@@ -116,7 +117,8 @@ func (f *columnForm) checkZeros(out *Matrix) error {
 	}
 	want := []int{f.scales.Shape[0], blocks(out.Rows, 32/f.bits)}
 	if f.zeros.DType != I32 || !slices.Equal(f.zeros.Shape, want) {
-		return scaleError(f.q, f.zeros, fmt.Sprintf("zero points of %d rows in %d groups are I32 %v", out.Rows, want[0],
+		return scaleError(f.q, f.zeros, fmt.Sprintf("zero points of %d rows in %d groups must be I32 "+
+			"%v", out.Rows, want[0],
 			want))
 	}
 	return nil

@@ -119,7 +119,7 @@ func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error)
 // does not depend on file names. of returns the digest of a file.
 func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d Digest, err error) {
 	if c.drawn {
-		return d, fmt.Errorf("%w: its tensors are random", ErrNoDigest)
+		return d, fmt.Errorf("%w: its tensors are random values without a file", ErrNoDigest)
 	}
 	if len(c.stamps) == 0 {
 		return c.hashTensors(), nil

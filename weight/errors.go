@@ -18,7 +18,7 @@ var (
 	// ErrSource means that a tensor cannot be written: its description is invalid, or its data has another length.
 	ErrSource = errors.New("tensor cannot be written")
 	// ErrExists means that the target folder already contains a checkpoint.
-	ErrExists = errors.New("the folder already holds a checkpoint")
+	ErrExists = errors.New("the folder already contains a checkpoint")
 	// ErrClosed means that a checkpoint was used after Close.
 	ErrClosed = errors.New("checkpoint is closed")
 )

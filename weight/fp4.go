@@ -35,12 +35,12 @@ func (m *module) fp4(data, scale *Tensor, cols int) (Matrix, error) {
 	}
 	for _, t := range []*Tensor{factor, divisor} {
 		if t != nil {
-			return Matrix{}, scaleError(data, scale, fmt.Sprintf("%q belongs to NVFP4, whose scales are F8_E4M3",
+			return Matrix{}, scaleError(data, scale, fmt.Sprintf("%q belongs to NVFP4, whose scales must be F8_E4M3",
 				t.Name))
 		}
 	}
 	if scale.DType != F8E8M0 && scale.DType != U8 && scale.DType != F32 {
-		return Matrix{}, scaleError(data, scale, "a scale of FP4 is F8_E8M0 or U8 (e8m0 bytes)")
+		return Matrix{}, scaleError(data, scale, "a scale of FP4 must be F8_E8M0 or U8 (e8m0 bytes)")
 	}
 	if strings.HasSuffix(scale.Name, ".weight_scale") {
 		out.arrange = finiteScales
@@ -87,7 +87,8 @@ func (m *module) nvfp4(out Matrix, factor, divisor *Tensor) (Matrix, error) {
 	}
 	out.Factor = v
 	if out.Cols%nvGroup != 0 {
-		return Matrix{}, scaleError(out.Data, out.Scale, fmt.Sprintf("%d columns are not whole groups of %d", out.Cols,
+		return Matrix{}, scaleError(out.Data, out.Scale, fmt.Sprintf("%d columns are not whole groups of %d; want a "+
+			"multiple", out.Cols,
 			nvGroup))
 	}
 	if err := out.checkGroups(); err != nil {
@@ -164,8 +165,8 @@ func (c *Checkpoint) Stack(name string) ([]Matrix, error) {
 	s := blocks.Shape
 	if blocks.DType != U8 || scales.DType != U8 || len(s) != 4 || s[3] != mxGroup/2 || slices.Contains(s, 0) ||
 		!slices.Equal(scales.Shape, s[:3]) {
-		return nil, scaleError(blocks, scales, "matrices stored together are U8 [n, rows, groups, 16] with scales U8 "+
-			"[n, rows, groups]")
+		return nil, scaleError(blocks, scales, "matrices stored together must be U8 [n, rows, groups, 16] with "+
+			"scales U8 [n, rows, groups]")
 	}
 	out := make([]Matrix, 0, s[0])
 	size, each := s[1]*s[2]*s[3], s[1]*s[2]

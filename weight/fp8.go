@@ -20,7 +20,7 @@ func (m *module) fp8(data, scale *Tensor) (Matrix, error) {
 	switch scale.DType {
 	case F32, BF16, F16, F8E8M0, U8:
 	default:
-		return Matrix{}, scaleError(data, scale, "a scale is F32, BF16, F16, F8_E8M0 or U8 (e8m0 bytes)")
+		return Matrix{}, scaleError(data, scale, "a scale must be F32, BF16, F16, F8_E8M0 or U8 (e8m0 bytes)")
 	}
 	out := Matrix{Data: data, Rows: data.Shape[0], Cols: data.Shape[1], Values: F8E4M3, RowBytes: rowBytes(data)}
 	shape := scale.Shape
@@ -68,8 +68,8 @@ func (m *module) fp8Blocks(out *Matrix, scale *Tensor, shape []int) error {
 			continue
 		}
 		if given {
-			return scaleError(out.Data, scale, fmt.Sprintf("weight_block_size is %v, and this shape means blocks of "+
-				"%d x %d", size, b[0], b[1]))
+			return scaleError(out.Data, scale, fmt.Sprintf("weight_block_size is %v, but the shapes of weight and "+
+				"scale mean blocks of %d x %d", size, b[0], b[1]))
 		}
 		out.BlockRows, out.BlockCols = b[0], b[1]
 		return nil

@@ -230,7 +230,8 @@ func (h *headerParser) readShape(e *entry) (bool, error) {
 		}
 		n, ok := count(text)
 		if !ok || n > math.MaxInt {
-			h.add(e.at, e.name, "dimension %s of the shape is not a whole number from 0 to %d", clip(string(text)),
+			h.add(e.at, e.name, "dimension %s of the shape is not valid; want a whole number from 0 to "+
+				"%d", clip(string(text)),
 				math.MaxInt)
 			valid = false
 			return nil
@@ -251,7 +252,7 @@ func (h *headerParser) readOffsets(e *entry) (bool, error) {
 		}
 		v, ok := count(text)
 		if !ok {
-			h.add(e.at, e.name, "data offset %s is not a whole number from 0 to %d", clip(string(text)),
+			h.add(e.at, e.name, "data offset %s is not valid; want a whole number from 0 to %d", clip(string(text)),
 				int64(math.MaxInt64))
 			valid = false
 		}

@@ -97,7 +97,7 @@ func TestHostileMatrices(t *testing.T) {
 		{"scales of infinity", with(packed, 1, SourceBytes("x.weight_scale", BF16, []int{4, 2},
 			bytes.Repeat([]byte{0x80, 0x7f}, 8))), Scheme{}, []string{"x.weight_scale", "infinite"}},
 		{"two forms", append(packed, described("x.weight", BF16, 4, 64)), Scheme{},
-			[]string{"x.weight_packed", `"x.weight"`, "ambiguous"}},
+			[]string{"x.weight_packed", `"x.weight"`, "want one of them"}},
 		{"AWQ without scales", awq[:2], Scheme{}, []string{"x.scales"}},
 		{"AWQ without zero points", append(awq[:1:1], awq[2]), Scheme{}, []string{"qzeros"}},
 		{"AWQ of other rows", with(awq, 0, described("x.qweight", I32, 64, 3)), Scheme{Method: "awq"},

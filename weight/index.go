@@ -72,7 +72,8 @@ func (c *Checkpoint) addPlaced(sh *shard, placed []placement, p *problems) {
 	for _, pl := range placed {
 		t, ok := byName[pl.tensor]
 		if !ok {
-			p.addKind(ErrNotFound, pl.at, pl.tensor, "not in file %q, where the index places it",
+			p.addKind(ErrNotFound, pl.at, pl.tensor, "missing in file %q, which the index names for it; download "+
+				"index and file again",
 				filepath.Base(sh.info.Path))
 			continue
 		}
@@ -158,7 +159,7 @@ func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placeme
 	return s.Object(func(key []byte, keyPos int) error {
 		tensor := string(key)
 		if _, twice := seen[tensor]; twice {
-			p.add(int64(keyPos), tensor, "named twice in the index")
+			p.add(int64(keyPos), tensor, "listed twice in the index; want each tensor once")
 		}
 		seen[tensor] = struct{}{}
 		text, err := s.Str()

@@ -132,7 +132,7 @@ func (m *module) values() (*Tensor, error) {
 	for _, end := range stores {
 		t := m.part(end)
 		if t != nil && found != nil {
-			return nil, fmt.Errorf("weight: matrix %q: %w: both %q and %q hold its values, which is ambiguous", m.name,
+			return nil, fmt.Errorf("weight: matrix %q: %w: both %q and %q have its values; want one of them", m.name,
 				ErrScale, found.Name, t.Name)
 		}
 		if t != nil {
@@ -167,7 +167,7 @@ func (m *module) read(data *Tensor) (Matrix, error) {
 	case d == F32 || d == F16 || d == BF16 || blocked:
 		if scale != nil {
 			return Matrix{}, scaleError(data, scale,
-				"values of this type have no scale, but one is present, and whether to apply it is ambiguous")
+				"values of this type need no scale, but the checkpoint has one; want a checkpoint without it")
 		}
 		out := Matrix{Data: data, Rows: data.Shape[0], Cols: data.Shape[1], Values: d}
 		out.RowBytes = rowBytes(data)
@@ -212,7 +212,7 @@ func (m *module) scale(data *Tensor) (*Tensor, error) {
 		}
 		if found != nil {
 			return nil, scaleError(data, found,
-				fmt.Sprintf("a second scale %q in %s makes it ambiguous", t.Name, t.File))
+				fmt.Sprintf("there is a second scale, %q in %s; want one scale", t.Name, t.File))
 		}
 		found = t
 	}

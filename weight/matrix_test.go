@@ -135,7 +135,7 @@ func TestMatrixRefuses(t *testing.T) {
 			[]string{`"x.scale"`, "BF16"}},
 		{"two scales", []Source{described("x.weight", F8E4M3, 4, 4), described("x.scale", F32, 1, 1),
 			described("x.weight_scale_inv", F32, 1, 1)}, ErrScale,
-			[]string{`"x.scale"`, `"x.weight_scale_inv"`, "ambiguous"}},
+			[]string{`"x.scale"`, `"x.weight_scale_inv"`, "want one scale"}},
 		{"a scale with too few rows",
 			[]Source{described("x.weight", F8E4M3, 129, 128), described("x.scale", F32, 1, 1)}, ErrScale,
 			[]string{"[129 128]", "[1 1]", "[2 1]"}},

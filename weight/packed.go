@@ -77,7 +77,7 @@ func (m *module) shape(data *Tensor) (rows, cols int, err error) {
 // groups checks the scales of groups, and that columns are in the order of their groups.
 func (m *module) groups(out *Matrix, scale *Tensor, bits int) error {
 	if !floatScale(scale) {
-		return scaleError(out.Data, scale, "a scale of integers is F32, BF16 or F16")
+		return scaleError(out.Data, scale, "a scale of integers must be F32, BF16 or F16")
 	}
 	shape := scale.Shape
 	if len(shape) == 1 { // one scale per row
@@ -129,7 +129,7 @@ func (m *module) packedZeros(out *Matrix, bits int) error {
 	}
 	groups := out.Scale.Shape[1]
 	if t.DType != I32 || !slices.Equal(t.Shape, []int{blocks(out.Rows, 32/bits), groups}) {
-		return scaleError(out.Data, t, fmt.Sprintf("zero points of %d rows in %d groups are I32 [%d %d]", out.Rows,
+		return scaleError(out.Data, t, fmt.Sprintf("zero points of %d rows in %d groups must be I32 [%d %d]", out.Rows,
 			groups, blocks(out.Rows, 32/bits), groups))
 	}
 	zeros := make([]byte, out.Rows*groups)
@@ -154,7 +154,7 @@ func zeroTensor(t *Tensor, zeros []byte, rows, groups int) *Tensor {
 func (m *module) int8(data, scale *Tensor) (Matrix, error) {
 	out := Matrix{Data: data, Rows: data.Shape[0], Cols: data.Shape[1], Values: I8, RowBytes: data.Shape[1]}
 	if out.Cols == 0 {
-		return Matrix{}, scaleError(data, scale, "the matrix has no columns")
+		return Matrix{}, scaleError(data, scale, "the matrix has no columns; want at least one")
 	}
 	return out, m.groups(&out, scale, 8)
 }

@@ -101,7 +101,8 @@ func DecodeBatch(d *wire.Decoder, body []byte) (*BatchRequest, *wire.Error) {
 				p.AddNew(wire.CodeInvalidValue, at+".custom_id", "has %d bytes, want 1 to %d", len(r.CustomID),
 					maxCustomID)
 			case seen[r.CustomID]:
-				p.AddNew(wire.CodeDuplicate, at+".custom_id", "%q is the name of an earlier request",
+				p.AddNew(wire.CodeDuplicate, at+".custom_id", "%q is also the custom_id of an earlier request; send "+
+					"different ones",
 					jsonscan.Clip(r.CustomID))
 			case r.Params == nil:
 				p.AddNew(wire.CodeMissing, at+".params", "required; send the body of a message")

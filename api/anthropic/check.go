@@ -23,7 +23,8 @@ func (r *Request) check(p *wire.Problems) {
 	for i, s := range r.Stop {
 		at := fmt.Sprintf("stop_sequences[%d]", i)
 		if strings.TrimSpace(s) == "" {
-			p.AddNew(wire.CodeInvalidValue, at, "contains only white space; a stop sequence needs another character")
+			p.AddNew(wire.CodeInvalidValue, at, "contains only white space; send a stop sequence with at least one "+
+				"other character")
 		}
 		wire.WantShort(p, at, s, openai.MaxStopBytes)
 	}
@@ -61,7 +62,8 @@ func (r *Request) checkTools(p *wire.Problems) {
 			p.AddNew(wire.CodeInvalidValue, at+".name", "%q may contain only letters, digits, '_' and '-'",
 				jsonscan.Clip(t.Name))
 		case !names.Add(t.Name):
-			p.AddNew(wire.CodeInvalidValue, at+".name", "%q is also the name of an earlier tool", jsonscan.Clip(t.Name))
+			p.AddNew(wire.CodeInvalidValue, at+".name", "%q is also the name of an earlier tool; send different "+
+				"names", jsonscan.Clip(t.Name))
 		}
 		if t.Schema == nil {
 			p.AddNew(wire.CodeMissing, at+".input_schema", "required")
@@ -75,14 +77,16 @@ func (r *Request) checkTools(p *wire.Problems) {
 	case ChoiceAny:
 		switch left := r.LeftOut(); {
 		case len(r.Tools) == 0:
-			p.AddNew(wire.CodeInvalidValue, "tool_choice", "any needs at least one tool in tools")
+			p.AddNew(wire.CodeInvalidValue, "tool_choice", "any is not possible without tools; send at least one "+
+				"tool in tools, or choose auto")
 		case !slices.ContainsFunc(r.Tools, func(t Tool) bool { return !t.hosted() }):
 			refuseHosted(p, "tool_choice", strings.Join(left, ", "))
 		}
 	case ChoiceTool:
 		switch i := slices.IndexFunc(r.Tools, func(t Tool) bool { return t.Name == c.Name }); {
 		case i < 0:
-			p.AddNew(wire.CodeInvalidValue, "tool_choice.name", "%q is not among tools", jsonscan.Clip(c.Name))
+			p.AddNew(wire.CodeInvalidValue, "tool_choice.name", "%q is not the name of a tool in "+
+				"tools", jsonscan.Clip(c.Name))
 		case r.Tools[i].hosted():
 			refuseHosted(p, "tool_choice.name", r.Tools[i].Type)
 		}
@@ -97,8 +101,8 @@ func (r *Request) checkTools(p *wire.Problems) {
 
 // refuseHosted refuses a tool choice that requires a hosted tool, since hosted tools are not offered.
 func refuseHosted(p *wire.Problems, param, kinds string) {
-	p.AddNew(wire.CodeUnsupportedValue, param, "%s is required, but only a provider can run it: it is not offered to "+
-		"the model; choose auto, or a tool with an input_schema", kinds)
+	p.AddNew(wire.CodeUnsupportedValue, param, "%s is required, but it is a hosted tool, which this server cannot "+
+		"run; choose auto, or a tool with an input_schema", kinds)
 }
 
 func (r *Request) checkMessages(p *wire.Problems) {
@@ -138,15 +142,15 @@ func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 		at := fmt.Sprintf("%s.content[%d]", at, i)
 		switch {
 		case !slices.Contains(allowed, b.Type):
-			p.AddNew(wire.CodeInvalidValue, at+".type", "a message of role %s may not have a block of type %s", m.Role,
+			p.AddNew(wire.CodeInvalidValue, at+".type", "a message of role %s cannot have a block of type %s", m.Role,
 				b.Type)
 		case b.Type == BlockToolUse:
 			calls[b.ID] = true
 		case b.Type == BlockResult && !calls[b.ToolUseID]:
-			p.AddNew(wire.CodeInvalidValue, at+".tool_use_id", "no earlier message has a call with the id %q",
+			p.AddNew(wire.CodeInvalidValue, at+".tool_use_id", "no earlier message has a tool_use block with the id %q",
 				jsonscan.Clip(b.ToolUseID))
 		case b.Type == BlockResult && texts:
-			p.AddNew(wire.CodeInvalidValue, at, "results of tools must come first in a message, before its text")
+			p.AddNew(wire.CodeInvalidValue, at, "tool results must come first in a message, before its text")
 		}
 		texts = texts || b.Type == BlockText
 	}

@@ -140,11 +140,11 @@ var requestFields = wire.Fields[Request]{
 	"cache_control":      wire.IgnoreAny[Request](),               // every prompt is cached
 	"context_management": wire.IgnoreAny[Request](),               // no part of a conversation is removed
 
-	"container":   wire.Refuse[Request]("the server runs no code for the model; offer tools of your own"),
-	"mcp_servers": {Read: readServers},
-	"max_tokens_to_sample": wire.Refuse[Request](
-		"it belongs to the older text completions; send max_tokens"),
-	"prompt": wire.Refuse[Request]("it belongs to the older text completions; send messages"),
+	"container": wire.Refuse[Request]("the server cannot run code; define a tool in tools and run it in " +
+		"the client"),
+	"mcp_servers":          {Read: readServers},
+	"max_tokens_to_sample": wire.Refuse[Request]("it is a field of the older text completions; send max_tokens"),
+	"prompt":               wire.Refuse[Request]("it is a field of the older text completions; send messages"),
 }
 
 var toolFields = wire.Fields[Tool]{
@@ -228,7 +228,8 @@ func readServers(c *wire.Reader, _ *Request) {
 		c.Skip()
 		return
 	}
-	c.Problem(wire.CodeUnsupportedParam, "not supported; the server calls no other servers: offer their tools in tools")
+	c.Problem(wire.CodeUnsupportedParam, "not supported; the server cannot connect to MCP servers: define their "+
+		"tools in tools")
 	c.Skip()
 }
 

@@ -117,7 +117,8 @@ var generateFields = wire.Join(commonFields, wire.Fields[Request]{
 	"raw":    wire.BoolField(func(r *Request) *bool { return &r.Raw }),
 	"suffix": {Read: func(c *wire.Reader, _ *Request) {
 		if text, ok := c.Str(); ok && text != "" {
-			c.Problem(wire.CodeUnsupportedValue, "text between a prompt and a suffix is not supported; omit it")
+			c.Problem(wire.CodeUnsupportedValue, "generating text between a prompt and a suffix is not supported; "+
+				"omit it")
 		}
 	}},
 	"images":   {Read: func(c *wire.Reader, _ *Request) { refuseImages(c) }},

@@ -19,24 +19,24 @@ var ignored = []struct {
 	fieldNote
 	shape jsonscan.Kind
 }{
-	{fieldNote{"user", "end-user label; nothing is kept per user"}, jsonscan.String},
-	{fieldNote{"safety_identifier", "end-user label; nothing is kept per user"}, jsonscan.String},
-	{fieldNote{"metadata", "labels of stored completions; nothing is stored"}, jsonscan.Object},
-	{fieldNote{"store", "nothing is stored in any case"}, jsonscan.Bool},
-	{fieldNote{"service_tier", "there is one tier"}, jsonscan.String},
+	{fieldNote{"user", "label of the end user; the server stores nothing per user"}, jsonscan.String},
+	{fieldNote{"safety_identifier", "label of the end user; the server stores nothing per user"}, jsonscan.String},
+	{fieldNote{"metadata", "labels of stored completions; the server stores no completions"}, jsonscan.Object},
+	{fieldNote{"store", "the server stores no completions"}, jsonscan.Bool},
+	{fieldNote{"service_tier", "the server has only one service tier"}, jsonscan.String},
 	{fieldNote{"prompt_cache_key", "routing hint; prefixes are matched by content, and cache_salt separates tenants"},
 		jsonscan.String},
-	{fieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, jsonscan.String},
-	{fieldNote{"prompt_cache_options", "prefixes are kept as long as memory allows"}, jsonscan.Object},
-	{fieldNote{"prediction", "a guess of the answer that can only affect speed"}, jsonscan.Object},
+	{fieldNote{"prompt_cache_retention", "cached prefixes are evicted only when memory is needed"}, jsonscan.String},
+	{fieldNote{"prompt_cache_options", "cached prefixes are evicted only when memory is needed"}, jsonscan.Object},
+	{fieldNote{"prediction", "a predicted output; it could only affect speed"}, jsonscan.Object},
 }
 
 // ignoredInside lists the ignored members of objects inside a request. Clients send earlier answers back with all
 // members, and these members add no information.
 var ignoredInside = []fieldNote{
-	{"messages[].annotations", "part of a replayed answer"},
+	{"messages[].annotations", "part of an earlier answer that the client sends back"},
 	{"messages[].parsed", "the content as parsed by OpenAI's client"},
-	{"messages[].tool_calls[].index", "remains in a call assembled from a stream"},
+	{"messages[].tool_calls[].index", "part of a tool call that a client assembled from a stream"},
 	{"messages[].tool_calls[].function.parsed_arguments", "the arguments as parsed by OpenAI's client"},
 	{"messages[].content[].prompt_cache_breakpoint", "every page of a prompt can be reused, with or without " +
 		"breakpoints"},
@@ -50,17 +50,17 @@ var fixed = []struct {
 	fieldNote
 	text string
 }{
-	{fieldNote{"modalities", "answers are text"}, `["text"]`},
-	{fieldNote{"use_beam_search", "answers are sampled; use n for several"}, `false`},
+	{fieldNote{"modalities", "the model generates only text"}, `["text"]`},
+	{fieldNote{"use_beam_search", "answers are sampled; send n to get several"}, `false`},
 	{fieldNote{"skip_special_tokens", "special tokens are not part of the text; request logprobs to get them"}, `true`},
-	{fieldNote{"spaces_between_special_tokens", "special tokens are not part of the text"}, `true`},
+	{fieldNote{"spaces_between_special_tokens", "special tokens are never part of the text"}, `true`},
 }
 
 // acceptedFields returns the ignored, fixed and refused fields that chat and text completions share.
 func acceptedFields[T any]() wire.Fields[T] {
 	all := wire.Fields[T]{
 		"guided_grammar": wire.Refuse[T]("use response_format with type json_schema"),
-		"length_penalty": wire.Refuse[T]("it belongs to beam search, but answers are sampled"),
+		"length_penalty": wire.Refuse[T]("it is a parameter of beam search, and answers are sampled"),
 	}
 	for _, f := range ignored {
 		all[f.Name] = wire.IgnoreAs[T](f.shape)

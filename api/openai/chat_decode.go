@@ -31,14 +31,15 @@ var chatFields = wire.Join(
 
 		"functions":     {Read: readFunctions},
 		"function_call": {Read: readFunctionChoice},
-		"moderation":    wire.Refuse[ChatRequest]("the server does not moderate; check the text before and after"),
-		"audio":         wire.Refuse[ChatRequest]("answers are text"),
-		"web_search_options": wire.Refuse[ChatRequest]("the server has no network access; offer a search tool in " +
+		"moderation": wire.Refuse[ChatRequest]("the server has no moderation; check prompts and answers in the " +
+			"client"),
+		"audio": wire.Refuse[ChatRequest]("the model generates only text; omit it"),
+		"web_search_options": wire.Refuse[ChatRequest]("the server cannot search the web; define a search tool in " +
 			"tools"), "enable_thinking": wire.Refuse[ChatRequest](
 			`send it inside chat_template_kwargs, or send thinking: {"type": "enabled"}`),
 		"chat_template": wire.Refuse[ChatRequest]("the model's own template is used; send variables in " +
 			"chat_template_kwargs"),
-		"prompt": wire.Refuse[ChatRequest]("it belongs to /v1/completions; send messages"),
+		"prompt": wire.Refuse[ChatRequest]("it is a field of /v1/completions; send messages"),
 	},
 )
 

@@ -55,10 +55,11 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 		switch left := LeftOut(r.Tools); {
 		case len(Offered(r.Tools)) > 0:
 		case len(left) > 0:
-			p.AddNew(wire.CodeUnsupportedValue, at, "a call is required, but only a provider can run %s: also send "+
-				"a tool of type function or custom, or choose auto", strings.Join(left, ", "))
+			p.AddNew(wire.CodeUnsupportedValue, at, "a call is required, but %s is a hosted tool, which this server "+
+				"cannot run: also send a tool of type function or custom, or choose auto", strings.Join(left, ", "))
 		default:
-			p.AddNew(wire.CodeInvalidValue, at, "required needs at least one tool in tools")
+			p.AddNew(wire.CodeInvalidValue, at, "required is not possible without tools; send at least one tool in "+
+				"tools, or choose auto")
 		}
 	case ChoiceFunction:
 		isNamed := func(tool Tool) bool { return !Hosted(tool.Type) && tool.Name() == t.Name }
@@ -66,7 +67,8 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 		case t.Name == "":
 			p.AddNew(wire.CodeMissing, at+".function.name", "required")
 		case !slices.ContainsFunc(r.Tools, isNamed):
-			p.AddNew(wire.CodeInvalidValue, at+".function.name", "%q is not among tools", jsonscan.Clip(t.Name))
+			p.AddNew(wire.CodeInvalidValue, at+".function.name", "%q is not the name of a tool in "+
+				"tools", jsonscan.Clip(t.Name))
 		}
 	default:
 		p.AddNew(wire.CodeInvalidValue, at,

@@ -68,10 +68,10 @@ var completionFields = wire.Join(
 		"add_special_tokens": wire.OptionalBool(func(r *completionReader) **bool { return &r.AddSpecialTokens }),
 		"suffix":             {Read: readSuffix, Refused: true},
 
-		"messages": wire.Refuse[completionReader]("it belongs to /v1/chat/completions; send prompt"),
-		"tools":    wire.Refuse[completionReader]("it belongs to /v1/chat/completions"),
+		"messages": wire.Refuse[completionReader]("it is a field of /v1/chat/completions; send prompt"),
+		"tools":    wire.Refuse[completionReader]("it is a field of /v1/chat/completions; omit it"),
 		"top_logprobs": wire.Refuse[completionReader](
-			"it belongs to /v1/chat/completions; send logprobs as a number"),
+			"it is a field of /v1/chat/completions; send logprobs as a number"),
 		"prompt_embeds": wire.Refuse[completionReader]("send prompt as text or token ids"),
 	},
 )

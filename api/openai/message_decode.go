@@ -39,7 +39,7 @@ var messageFields = wire.Fields[messageReader]{
 	"annotations": wire.IgnoreAs[messageReader](jsonscan.Array),
 	"parsed":      wire.IgnoreAny[messageReader](),
 	"refusal":     wire.Refuse[messageReader]("send the text as content"),
-	"audio":       wire.Refuse[messageReader]("messages are text"),
+	"audio":       wire.Refuse[messageReader]("the model reads and generates only text; omit it"),
 	"function_call": {Read: func(c *wire.Reader, m *messageReader) {
 		m.call = &FunctionCall{}
 		wire.ReadObject(c, m.call, functionCallFields)
@@ -175,8 +175,8 @@ func readToolChoice(c *wire.Reader) *ToolChoice {
 // refuseHosted refuses a tool choice that requires a hosted tool, since hosted tools are not offered.
 func refuseHosted(c *wire.Reader, kind string) {
 	c.Problem(wire.CodeUnsupportedValue,
-		"%s is required, but only a provider can run it: it is not offered to the model; choose auto, or a tool of "+
-			"type function or custom", kind)
+		"%s is required, but it is a hosted tool, which this server cannot run; choose auto, or a tool of type "+
+			"function or custom", kind)
 }
 
 // typeAllowed is the type of a choice among several tools.

@@ -223,7 +223,7 @@ func readBias(c *wire.Reader) map[int32]float64 {
 		}
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || id < 0 || strconv.FormatInt(id, 10) != name {
-			c.Problem(wire.CodeInvalidValue, "the name is not a token id in decimal, in [0, %d]", MaxTokenID)
+			c.Problem(wire.CodeInvalidValue, "the name is not a token id; want a decimal number in [0, %d]", MaxTokenID)
 			c.Skip()
 			continue
 		}

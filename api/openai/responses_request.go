@@ -160,16 +160,17 @@ var responsesFields = wire.Join(
 		"max_tool_calls": wire.IgnoreAs[ResponsesRequest](jsonscan.Number),
 		"stream_options": wire.IgnoreAs[ResponsesRequest](jsonscan.Object),
 
-		"conversation":          notInResponses("there are no conversations; send previous_response_id"),
-		"prompt":                notInResponses("there are no stored prompts; send instructions and input"),
-		"context_management":    notInResponses("nothing is compacted; send truncation auto"),
-		"moderation":            notInResponses("nothing is moderated; check the text before and after"),
-		"messages":              notInResponses("it belongs to /v1/chat/completions; send input"),
-		"max_tokens":            notInResponses("it belongs to /v1/chat/completions; send max_output_tokens"),
-		"max_completion_tokens": notInResponses("it belongs to /v1/chat/completions; send max_output_tokens"),
-		"reasoning_effort":      notInResponses("it belongs to /v1/chat/completions; send reasoning.effort"),
-		"response_format":       notInResponses("it belongs to /v1/chat/completions; send text.format"),
-		"n":                     notInResponses("a response is one answer; send several requests"),
+		"conversation":       notInResponses("the server stores no conversations; send previous_response_id"),
+		"prompt":             notInResponses("the server stores no prompts; send instructions and input"),
+		"context_management": notInResponses("the server cannot compact a conversation; send truncation auto"),
+		"moderation": notInResponses("the server has no moderation; check prompts and answers in the " +
+			"client"),
+		"messages":              notInResponses("it is a field of /v1/chat/completions; send input"),
+		"max_tokens":            notInResponses("it is a field of /v1/chat/completions; send max_output_tokens"),
+		"max_completion_tokens": notInResponses("it is a field of /v1/chat/completions; send max_output_tokens"),
+		"reasoning_effort":      notInResponses("it is a field of /v1/chat/completions; send reasoning.effort"),
+		"response_format":       notInResponses("it is a field of /v1/chat/completions; send text.format"),
+		"n":                     notInResponses("a response has one answer; send a request for each"),
 
 		"guided_json":        notInResponses("use text.format with type json_schema"),
 		"guided_regex":       notInResponses("use text.format with type json_schema and a string pattern"),
@@ -216,8 +217,8 @@ var reasoningFields = wire.Fields[Reasoning]{
 // readBackground accepts only false.
 func readBackground(c *wire.Reader, _ *ResponsesRequest) {
 	if on, ok := c.Boolean(); ok && on {
-		c.Problem(wire.CodeUnsupportedValue, "true is not supported: an answer is computed while its client waits; "+
-			"omit background and keep the connection open, with stream true to see progress")
+		c.Problem(wire.CodeUnsupportedValue, "true is not supported: the server computes an answer only while its "+
+			"client is connected; omit background and keep the connection open, with stream true to see progress")
 	}
 }
 

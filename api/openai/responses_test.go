@@ -99,9 +99,9 @@ func TestResponsesRequestsThatAreRefused(t *testing.T) {
 		{"a tool of another type", responseWith(`"tools":[{"type":"teleport"}]`), "tools[0].type", "unsupported_value",
 			`"teleport" is not supported; use "function" or "custom"`},
 		{"a demanded tool of a provider", responseWith(`"tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"}`),
-			"tool_choice", "unsupported_value", "web_search is required, but only a provider can run it"},
+			"tool_choice", "unsupported_value", "web_search is required, but it is a hosted tool"},
 		{"a demanded call of nothing", responseWith(`"tools":[{"type":"mcp","server_label":"s"}],"tool_choice":"required"`),
-			"tool_choice", "unsupported_value", "only a provider can run mcp"},
+			"tool_choice", "unsupported_value", "mcp is a hosted tool"},
 		{"a name in two namespaces", responseWith(`"tools":[{"type":"function","name":"a__b"},{"type":"namespace",` +
 			`"name":"a","tools":[{"type":"function","name":"b"}]}]`), "tools[1].tools[0].name", "invalid_value",
 			`"a__b" is also the name of an earlier tool`},

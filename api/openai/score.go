@@ -58,8 +58,8 @@ var scoreFields = wire.Fields[ScoreRequest]{
 	"return_tokens_as_token_ids": wire.BoolField(func(r *ScoreRequest) *bool { return &r.TokensAsIDs }),
 	"cache_salt":                 wire.TextField(func(r *ScoreRequest) *string { return &r.CacheSalt }),
 
-	"text_1": wire.Refuse[ScoreRequest]("texts are not compared; send prompt and continuations"),
-	"text_2": wire.Refuse[ScoreRequest]("texts are not compared; send prompt and continuations"),
+	"text_1": wire.Refuse[ScoreRequest]("this endpoint does not compare texts; send prompt and continuations"),
+	"text_2": wire.Refuse[ScoreRequest]("this endpoint does not compare texts; send prompt and continuations"),
 	"query":  wire.Refuse[ScoreRequest]("send prompt and continuations"),
 	"items":  wire.Refuse[ScoreRequest]("send prompt and continuations"),
 }

@@ -150,7 +150,7 @@ func (f *ToolFormat) check(p *wire.Problems, at string) {
 		p.AddNew(wire.CodeMissing, at+".definition", "required with type %s", ToolGrammar)
 	case f.Syntax == SyntaxRegexp:
 		if err := brokenPattern(f.Definition); err != nil {
-			p.AddNew(wire.CodeInvalidValue, at+".definition", "not a regular expression: %v", err)
+			p.AddNew(wire.CodeInvalidValue, at+".definition", "is not a regular expression: %v", err)
 		}
 	}
 }
@@ -270,7 +270,8 @@ func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i in
 		}
 		wire.WantShort(p, name, t.Name(), maxFlatName)
 		if !names.Add(t.Name()) {
-			p.AddNew(wire.CodeInvalidValue, name, "%q is also the name of an earlier tool", jsonscan.Clip(t.Name()))
+			p.AddNew(wire.CodeInvalidValue, name, "%q is also the name of an earlier tool; send different "+
+				"names", jsonscan.Clip(t.Name()))
 		}
 	}
 	return true

@@ -81,13 +81,14 @@ var fields = wire.Fields[Request]{
 		}
 	}},
 	"return_indexer_topk": wire.BoolField(func(r *Request) *bool { return &r.IndexerTopK }),
-	"stream": wire.FixedAs[Request]("false", "arrays cannot be streamed; POST /v1/completions "+
-		"streams"), "top_logprobs_num": wire.FixedAs[Request]("0", "POST /v1/completions returns alternatives"),
-	"return_hidden_states":     wire.FixedAs[Request]("false", "hidden states are not kept"),
+	"stream": wire.FixedAs[Request]("false", "this endpoint does not stream; send POST "+
+		"/v1/completions"), "top_logprobs_num": wire.FixedAs[Request]("0", "this endpoint returns no alternatives; "+
+		"send POST /v1/completions with logprobs"),
+	"return_hidden_states":     wire.FixedAs[Request]("false", "the server does not return hidden states"),
 	"return_text_in_logprobs":  wire.IgnoreAny[Request](),
 	"rid":                      wire.IgnoreAny[Request](),
-	"lora_path":                wire.FixedAs[Request]("null", "there are no adapters"),
-	"image_data":               wire.FixedAs[Request]("null", "models here read text"),
+	"lora_path":                wire.FixedAs[Request]("null", "the server has no LoRA adapters"),
+	"image_data":               wire.FixedAs[Request]("null", "the model reads only text"),
 	"return_prompt_token_ids":  wire.IgnoreAny[Request](),
 	"bootstrap_room":           wire.IgnoreAny[Request](),
 	"extra_key":                wire.TextField(func(r *Request) *string { return &r.CacheSalt }),

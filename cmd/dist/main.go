@@ -28,7 +28,7 @@ func main() {
 	var only []string
 	c := &cobra.Command{
 		Use:           "dist",
-		Short:         "build the archives that people install",
+		Short:         "build the release archives",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

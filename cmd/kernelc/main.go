@@ -25,11 +25,11 @@ func main() {
 		SilenceErrors: true,
 		RunE:          func(*cobra.Command, []string) error { return compile.Build(cfg) },
 	}
-	cmd.Flags().StringVar(&cfg.Source, "src", "kernel/cuda/src", "root of the CUDA sources")
-	cmd.Flags().StringVar(&cfg.Out, "out", "internal/cuda/image", "folder of the images")
+	cmd.Flags().StringVar(&cfg.Source, "src", "kernel/cuda/src", "folder with the CUDA sources")
+	cmd.Flags().StringVar(&cfg.Out, "out", "internal/cuda/image", "folder to write the images to")
 	cmd.Flags().StringVar(&cfg.NVRTC, "nvrtc", "", "folder with libnvrtc.so, or a Python environment with "+
 		"the nvidia-cuda-nvrtc wheel; default: the usual folders")
-	cmd.Flags().BoolVar(&cfg.Force, "force", false, "compile every image, changed or not")
+	cmd.Flags().BoolVar(&cfg.Force, "force", false, "compile every image, also unchanged ones")
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "kernelc:", err)
 		os.Exit(1)

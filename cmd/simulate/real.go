@@ -16,7 +16,7 @@ func costsCommand() *cobra.Command {
 	var prompt int
 	c := &cobra.Command{
 		Use:   "costs",
-		Short: "Measure the costs of real servers' steps, as flags of simulate",
+		Short: "Measure the step times of real servers and print them as flags of simulate",
 		Long: `Costs sends requests to the first server alone and fits the costs of its steps. Then it sends requests to all servers at once, to measure how many of them a shared machine can serve at full speed.
 The servers must have no other work. It prints flags for simulate.`,
 		Example: `  simulate costs --server http://127.0.0.1:8001
@@ -45,8 +45,8 @@ The servers must have no other work. It prints flags for simulate.`,
 	s.SortFlags = false
 	s.StringSliceVar(&urls, "server", nil, "`URL` of a server; repeat the flag for each server")
 	s.StringVar(&key, "key", "", "bearer key of the servers")
-	s.IntVar(&prompt, "prompt-tokens", 512, "tokens of a long prompt: about as many as are computed for a prompt of "+
-		"the trace")
+	s.IntVar(&prompt, "prompt-tokens", 512, "tokens of a long prompt; give about as many as are computed for a "+
+		"prompt of the trace")
 	return c
 }
 
@@ -56,7 +56,7 @@ func replayCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "replay",
-		Short:   "Have the conversations of a trace with real servers, in real time, to compare with a simulation",
+		Short:   "Send the conversations of a trace to real servers in real time, to compare with a simulation",
 		Example: `  simulate replay --trace trace.jsonl --server http://127.0.0.1:8001 --server http://127.0.0.1:8002`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -46,7 +46,7 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.StringVar(&f.policy, "policy", string(fleet.Prefix),
 		"how a router chooses a server: "+strings.Join(policyNames(), ", "))
 	s.StringSliceVar(&f.kills, "kill", nil,
-		"servers that fail, each as `number@time`, with +time after which it works again: 3@60s+30s")
+		"servers that fail, each as `number@time`; +time is the time until it works again, as in 3@60s+30s")
 	s.IntVar(&f.config.CacheTokens, "cache-tokens", 65536, "cache of each server, in tokens")
 	s.IntVar(&f.config.ContextTokens, "context", 16384, "longest sequence in tokens")
 	s.IntVar(&f.config.StepTokens, "step-tokens", 512, "maximum number of new tokens of one step")
@@ -101,7 +101,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command) (err error) {
 
 func readTrace(stdin io.Reader, name string) ([]fleet.Session, error) {
 	if name == "" {
-		return nil, fmt.Errorf("no trace was given; give one with --trace, or make one with 'simulate trace'")
+		return nil, fmt.Errorf("no trace was given; give a file with --trace, or make one with 'simulate trace'")
 	}
 	if name == "-" {
 		return fleet.ReadTrace(stdin)
@@ -121,7 +121,7 @@ func readTrace(stdin io.Reader, name string) ([]fleet.Session, error) {
 func parseDeath(text string) (d fleet.Death, err error) {
 	number, at, found := strings.Cut(text, "@")
 	if !found {
-		return d, fmt.Errorf("want number@time, such as 3@60s, or 3@60s+30s for a server that comes back")
+		return d, fmt.Errorf("want number@time, such as 3@60s, or 3@60s+30s for a server that works again after 30 s")
 	}
 	at, back, comes := strings.Cut(at, "+")
 	if d.Replica, err = strconv.Atoi(number); err == nil {
@@ -144,8 +144,8 @@ func traceCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.Sessions < 1 || l.Sessions > 1<<20 || !(l.Rate > 0) || l.Turns < 1 || l.NewTokens < 1 ||
 				l.OutputTokens < 1 || l.SystemTokens < 0 || !(l.Think >= 0) {
-				return fmt.Errorf("simulate trace: %+v: want at least one session (and at most %d), turn and token, a "+
-					"positive rate, and no negative length or time", l, 1<<20)
+				return fmt.Errorf("simulate trace: %+v: want 1 to %d sessions, at least one turn and one token, a "+
+					"positive rate, and lengths and times of 0 or more", l, 1<<20)
 			}
 			w := bufio.NewWriter(cmd.OutOrStdout())
 			if err := fleet.WriteTrace(w, fleet.Generate(l)); err != nil {
@@ -160,11 +160,11 @@ func traceCommand() *cobra.Command {
 	s.Float64Var(&l.Rate, "rate", 2, "conversations that begin in a second, on average")
 	s.IntVar(&l.Turns, "turns", 5, "turns of a conversation, on average")
 	s.Float64Var(&l.Think, "think", 5, "seconds between an answer and the next question, on average")
-	s.IntVar(&l.Systems, "systems", 4, "different system prompts")
-	s.IntVar(&l.SystemTokens, "system-tokens", 800, "tokens of a system prompt")
+	s.IntVar(&l.Systems, "systems", 4, "number of different system prompts")
+	s.IntVar(&l.SystemTokens, "system-tokens", 800, "tokens of each system prompt")
 	s.IntVar(&l.NewTokens, "new-tokens", 80, "tokens of a question, on average")
 	s.IntVar(&l.OutputTokens, "output-tokens", 150, "tokens of an answer, on average")
-	s.IntVar(&l.Tenants, "tenants", 1, "tenants, which share no cached prompts")
+	s.IntVar(&l.Tenants, "tenants", 1, "number of tenants; tenants do not share cached prompts")
 	s.Uint64Var(&l.Seed, "seed", 1, "seed of all random choices")
 	return c
 }

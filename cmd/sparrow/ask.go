@@ -126,8 +126,8 @@ func (a *asker) limit(u *sparrow.Usage) string {
 	case most == 0 || u == nil || u.CompletionTokens < most:
 		return "the context is full"
 	case a.assumed:
-		return fmt.Sprintf("%d tokens, the default limit; --max-tokens allows more, --max-tokens 0 all "+
-			"that the context holds", most)
+		return fmt.Sprintf("%d tokens, the default limit; --max-tokens N sets another limit, --max-tokens 0 only "+
+			"that of the context", most)
 	default:
 		return fmt.Sprintf("--max-tokens %d", most)
 	}

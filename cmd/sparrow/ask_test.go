@@ -118,8 +118,8 @@ func TestRunLimitsAnAnswerThatNeverEnds(t *testing.T) {
 		assumed bool
 		want    string
 	}{
-		{"the default", 8, true, "(cut off: 8 tokens, the default limit; --max-tokens allows more, " +
-			"--max-tokens 0 all that the context holds)\n"},
+		{"the default", 8, true, "(cut off: 8 tokens, the default limit; --max-tokens N sets another " +
+			"limit, --max-tokens 0 only that of the context)\n"},
 		{"the default in a small context", defaultAnswerTokens, true, "(cut off: the context is full)\n"},
 		{"a number", 8, false, "(cut off: --max-tokens 8)\n"},
 		{"no limit", 0, false, "(cut off: the context is full)\n"},

@@ -55,13 +55,13 @@ func benchServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Send a load to a server and measure latency and throughput",
-		Long: `Bench serve sends completions and prints percentiles of the time to the first token, between tokens and to the end, and tokens per second.
-Without --url it serves a model itself, over HTTP on this machine. Requests arrive as a Poisson process (--rate), or a fixed number is kept
-in flight (--concurrency); several values make a sweep, one line each. Prompts are made of token ids drawn from a seed, so their lengths are
-exact and two runs send the same. --workload selects what is sent, unless other flags set it:
+		Long: `Bench serve sends completions and prints percentiles of the time to the first token, between tokens and to the end, and
+tokens per second. Without --url it serves a model itself, over HTTP on this machine. Requests are sent as a Poisson
+process (--rate), or a fixed number is kept in flight (--concurrency). Several values make a sweep, with one line each.
+Prompts are token ids drawn from a seed, so their lengths are exact and two runs send the same prompts. --workload
+selects the kind of requests; other flags may change its values:
   random       prompts of 256 tokens, answers of 64
-  chat         conversations of 2 to 6 turns in words, sent to chat completions: 200 words of system prompt that all share, then 16 to 128
-               words a turn, answers of 32 to 192 tokens
+  chat         conversations of 2 to 6 turns in words, sent to chat completions: a common system prompt of 200 words, then 16 to 128 words per turn, answers of 32 to 192 tokens
   long-prefix  each prompt begins with one of 4 documents of 4096 tokens, then a question of 32 to 128 tokens; answers of 64
 With --goal the requests that meet the goal are counted (goodput). --url measures any server with OpenAI's interface.`,
 		Example: `  sparrow bench serve
@@ -79,30 +79,31 @@ With --goal the requests that meet the goal are counted (goodput). --url measure
 	s.BoolVar(&f.allowRemote, "allow-remote", false, "allow --url on another machine")
 	s.StringVar(&f.workload, "workload", "random", "kind of load: random, chat or long-prefix")
 	s.IntVar(&f.requests, "requests", 64, "requests to send, or conversations, for each value of a sweep")
-	s.Float64SliceVar(&f.rate, "rate", nil, "mean arrivals per second, whether or not earlier requests are answered; "+
-		"`several`, such as 1,2,4, make a sweep")
+	s.Float64SliceVar(&f.rate, "rate", nil, "mean number of requests sent per second, also while earlier ones are "+
+		"not answered; `several`, such as 1,2,4, make a sweep")
 	s.IntSliceVar(&f.concurrency, "concurrency", nil, "requests or conversations kept in flight, 8 when there is no "+
 		"--rate; `several`, such as 1,8,64, make a sweep")
-	s.StringVar(&f.turns, "turns", "", "turns of each conversation: a number, or uniform:A-B; without it prompts "+
-		"stand alone")
+	s.StringVar(&f.turns, "turns", "", "turns of each conversation: a number, or uniform:A-B; without it each "+
+		"request has one prompt")
 	s.StringVar(&f.goals, "goal", "", "latency targets of a good request: ttft, tpot (time per output "+
 		"token) and e2e, such as ttft=500ms,tpot=40ms")
 	s.StringVar(&f.prompt, "prompt-tokens", "256",
 		"length of each prompt after its shared prefix: a number, or uniform:A-B")
 	s.StringVar(&f.output, "output-tokens", "64", "length of each answer: a number, or uniform:A-B")
-	s.IntVar(&f.prefix, "shared-prefix", 0, "tokens that the prompts of a group begin with in common")
+	s.IntVar(&f.prefix, "shared-prefix", 0, "tokens of the prefix that the prompts of a group share")
 	s.IntVar(&f.streams, "streams", 0, "streams of short prompts that run during the load; prints the gaps between "+
 		"their tokens")
-	s.IntVar(&f.streamChoices, "stream-choices", 1, "choices of each of these streams")
-	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; default the key of --key")
-	s.IntVar(&f.groups, "groups", 1, "groups of prompts that share a prefix")
+	s.IntVar(&f.streamChoices, "stream-choices", 1, "choices of each stream of --streams")
+	s.StringVar(&f.streamKey, "stream-key", "", "bearer key for the streams of --streams; default the key of --key")
+	s.IntVar(&f.groups, "groups", 1, "number of groups of prompts; each group shares a prefix")
 	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; requests in flight are completed")
 	s.DurationVar(&f.timeout, "timeout", 0, "maximum time of one request; 0 means no limit")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of prompts, lengths and arrivals")
 	s.Float64Var(&f.temperature, "temperature", 0, "sampling temperature: 0 always takes the most probable token")
-	s.Float64Var(&f.topP, "top-p", 0, "probability mass of the tokens to sample from; 0 leaves it to the server")
+	s.Float64Var(&f.topP, "top-p", 0, "probability mass of the tokens to sample from (top_p); 0 means the server's "+
+		"default")
 	s.BoolVar(&f.eos, "stop-at-eos", false,
-		"let answers end where the model ends them, instead of at their full length")
+		"let the model end its answers, instead of forcing the full length")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	s.BoolVar(&f.dummy, "dummy", false, "--model is a shape, as for bench model --dummy: random weights are "+
 		"generated on the device, without files")

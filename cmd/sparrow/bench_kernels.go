@@ -31,10 +31,11 @@ func benchKernelsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kernels",
 		Short: "Time the kernels of a device, one operation at a time",
-		Long: `Bench kernels runs every kernel at the shapes of released models, checks its result, and prints its time, its rates and its share of the
-device's limits. On a CPU the limits are measured in the same rounds: the rate of plain reads of the same memory, and the rate of the multiply
-instruction with operands in registers; the project's targets are printed with the measured figures. On a GPU it also prints the speed relative to
-another engine, if that is known.`,
+		Long: `Bench kernels runs every kernel at the shapes of released models and checks its result. It prints the time of each
+kernel, its rates and its share of the device's limits. On a CPU the limits are measured in the same rounds: the rate of
+plain reads of the same memory, and the rate of the multiply instruction with operands in registers. The project's
+targets are printed with the measured figures. On a GPU it also prints the speed relative to another engine, if that is
+known.`,
 		Example: `  sparrow bench kernels
   sparrow bench kernels --only multiply,scores --threads 1
   sparrow bench kernels --kernels cpu-avx2 --json
@@ -57,7 +58,7 @@ another engine, if that is known.`,
 	s.IntVar(&f.replays, "replays", 0, "timed repeats of each case; 0 means 9 on a CPU, 20 on a GPU")
 	s.IntSliceVar(&f.threads, "threads", nil, "cpu: numbers of threads; default 1,2")
 	s.Float64Var(&f.oneDNN, "onednn", 0,
-		"cpu: GFLOP/s that oneDNN gave for the bf16 product of the targets on this machine, to compare with")
+		"cpu: GFLOP/s that oneDNN reached on this machine for the bf16 product of the targets, to compare with")
 	s.BoolVar(&f.markdown, "markdown", false, "cpu: print tables for a document")
 	s.StringVar(&f.write, "write", "",
 		"cpu: document whose part between <!-- bench kernels --> and <!-- end --> becomes those tables")

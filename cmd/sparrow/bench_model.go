@@ -49,18 +49,20 @@ func benchModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model [DIR, GGUF file or SHAPE]",
 		Short: "Time decode and prefill steps of a model at depths of context",
-		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
-scan, selection, attention, products, the head and the rest. Contexts are not computed: the KV cache is filled with random rows, and for
-DeepSeek-V4 the sequence state is that after a reused prefix. The measured steps are complete forward passes. "step ms", tokens/s and the
-shares are those of the best step; the median of all steps and their spread are printed next to it. Without a model the small one inside the
-binary is measured. Cases that do not fit the memory are listed with the reason. With --draft, answers to a few questions are timed with drafts
-and without, one at a time; for a model with a DSpark head, also a draft pass and the step that verifies all its drafts.
+		Long: `Bench model measures decode steps and prefill chunks at several contexts and batch sizes, with the share of each stage:
+the indexer's scan, selection, attention, products, the head and the rest. Contexts are not computed: the KV cache is
+filled with random rows, and for DeepSeek-V4 the sequence state is that after a reused prefix. The measured steps are
+complete forward passes. "step ms", tokens/s and the shares are those of the fastest step; the median of all steps and
+their spread are printed next to it. Without a model the small one inside the binary is measured. Cases that do not fit
+the memory are listed with the reason. With --draft, answers to a few questions are timed with drafts and without, one
+at a time. For a model with a DSpark head, a draft pass and the step that verifies all its drafts are timed too.
 
-With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU generates in its own memory. FP4 experts repeat a random pattern of 8 MiB, and so do experts in the types
-of GGUF files, which --dummy-experts names. On a GPU "gap ms" is the part of a step in which the GPU waits for the host. The launches of one
-more step are timed one by one, without overlapping. "launches", "kernels ms" (the sum of these times, with about a microsecond for each launch)
-and the shares are those of this step.`,
+With --dummy no files are read. SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one. Its
+weights are FP8 blocks as released, with random values that a GPU generates in its own memory. FP4 experts repeat a
+random pattern of 8 MiB, and so do experts in the GGUF types of --dummy-experts. On a GPU "gap ms" is the part of a step
+in which the GPU waits for the host. The launches of one more step are timed one by one, without overlapping.
+"launches", "kernels ms" and the shares are those of this step. "kernels ms" is the sum of these times, with about a
+microsecond for each launch.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
@@ -79,13 +81,13 @@ and the shares are those of this step.`,
 		"after each context; 0 measures decodes alone; default on a GPU 8k,32k")
 	s.IntVar(&f.chunk, "chunk", 0, "new tokens of a prefill step, divided among the sequences; 0 means 512, on a "+
 		"GPU 8192")
-	s.IntVar(&f.chunk, "step-tokens", 0, "the same as --chunk")
+	s.IntVar(&f.chunk, "step-tokens", 0, "same as --chunk")
 	s.DurationVar(&f.budget, "budget", 0,
 		"time for which the steps of one phase are repeated, at least one step; 0 means 2s, on a GPU 0.3s")
 	s.BoolVar(&f.dummy, "dummy", false, "random weights of a named shape, without files")
 	s.StringSliceVar(&f.dummyExperts, "dummy-experts", nil, "with --dummy, the GGUF type of experts, such as Q4_K, or "+
 		"two: of gate and up, and of down, such as IQ2_XXS,Q2_K")
-	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a CPU of every "+
+	s.BoolVar(&f.profile, "profile", false, "also print the time of every kernel of a step, on a CPU of every "+
 		"operation")
 	f.deviceFlags.add(s)
 	f.expertFlags.add(s)
@@ -95,7 +97,7 @@ and the shares are those of this step.`,
 		"maximum memory of the cache, with K, M, G or T; 0 means three quarters of the free memory")
 	s.StringVar(&f.against, "against", "",
 		"file with results of llama-bench -o jsonl on the same model and depths, to compare with")
-	s.StringVar(&f.plot, "plot", "", "file for a picture (SVG) of cost against context")
+	s.StringVar(&f.plot, "plot", "", "file for a chart (SVG) of the time per token against the context")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of tokens and cache rows")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	s.BoolVar(&f.markdown, "markdown", false, "print tables for a document")

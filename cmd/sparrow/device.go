@@ -34,8 +34,8 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 	d.limitFlags.add(f)
 	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means GOMAXPROCS if the environment sets it, else "+
 		"one for each core of this process, at most the CPU limit of its control group")
-	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help if pages of files "+
-		"are small; takes as much memory again; --kernels auto then means the CPU")
+	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may be faster if the page "+
+		"cache uses small pages; needs memory for a second copy of the weights; --kernels auto then means the CPU")
 	f.BoolVar(&d.numa, "numa", false, "on a machine with several memory nodes, keep threads on their node and copy "+
 		"the weights, as --pack does, to the nodes of the threads that read them; Linux")
 	f.BoolVar(&d.precise, "precise", false, "on a CPU, use float32 activations in all GEMMs; slower, above all with "+

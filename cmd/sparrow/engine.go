@@ -57,13 +57,14 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "maximum time that a rank may spend in one "+
 		"operation while the other ranks wait for it; then all ranks are aborted. 0 means no limit")
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the KV cache in tokens, rounded up to pages; 0 means four "+
-		"full contexts, at most a quarter of the free memory, and on a GPU what is left of its memory")
+		"full contexts, at most a quarter of the free memory, and on a GPU the memory that weights and steps do not "+
+		"need")
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the size of the cache if that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
 		"maximum number of new tokens of one step: longer prompts are cut into chunks of this size; 0 means 512, on a "+
 			"GPU 8192")
-	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "disable prefix reuse: compute every prompt from its "+
+	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "disable the prefix cache: compute every prompt from its "+
 		"first token")
 	s.StringVar(&f.controlTokens, "control-tokens", "text",
 		"how control tokens spelled in messages are treated: text, or allow to parse them as tokens")
@@ -94,7 +95,8 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 		"50ms: prompts are cut into chunks accordingly; 0 means no limit, auto means 100ms, on a GPU 50ms")
 	s.IntVar(&f.maxQueue, "max-queue", 0,
 		"maximum number of sequences that wait; more are refused with status 429; 0 means 2048")
-	s.IntVar(&f.planHistory, "plan-history", 0, "number of recent plans that /debug/plans shows; 0 means 64")
+	s.IntVar(&f.planHistory, "plan-history", 0, "number of recent plans that the server keeps for /debug/plans; 0 "+
+		"means 64")
 	s.Int64Var(&f.recordBytes, "record-bytes", 0,
 		"maximum bytes that one request may record of selections and experts "+
 			"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")

@@ -37,16 +37,20 @@ func evalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval [FILE.jsonl|DIR ...]",
 		Short: "Measure how many answers are right, under one plan or several side by side",
-		Long: `Eval asks every item of the task files, greedily and batched, and counts the answers that are exactly the expected ones, and those that hold
-the expected value ("final"). Without files it uses the tasks inside the binary, which belong to the built-in model: word problems, lists,
-JSON with and without a schema, tool calls and their results, small talk, and facts to be found in texts of 1,024 to 8,192 tokens. A task file has one JSON object a line with messages,
-answer, and optionally tools, schema (the answer is written under it) and final; or, for multiple choice, with prompt, choices (texts that may follow it) and label (the right one):
-the likeliest choice is the answer, for "final" the likeliest by character. With --url any server with OpenAI's interface answers instead.
+		Long: `Eval runs every item of the task files, greedily and in batches. It counts the answers that are exactly the expected
+ones, and those that contain the expected value ("final"). Without files it uses the tasks inside the binary, which
+belong to the built-in model: word problems, lists, JSON with and without a schema, tool calls and their results, small
+talk, and facts to be found in texts of 1,024 to 8,192 tokens. With --url any server with OpenAI's interface answers.
 
-With --perplexity a text is scored instead: it is cut into chunks, and the second half of each is predicted from what precedes it, as
-llama.cpp's tool does, so that numbers of the same file can be compared.
+A line of a task file is a JSON object with messages and answer, and optionally tools, schema (the answer follows it)
+and final. An item of multiple choice has prompt, choices (texts that may follow it) and label (the number of the right
+one) instead. Its answer is the most likely choice; for "final" it is the most likely one per character.
 
-With --compare the same items run under several plans, and accuracy and agreement are printed side by side. A plan is words joined by "+":
+With --perplexity a text is scored instead. It is cut into chunks, and the second half of each chunk is predicted from
+the tokens before it, as llama.cpp's tool does, so that figures of the same file can be compared.
+
+With --compare the same items run under several plans, and accuracy and agreement are printed side by side. A plan is
+words joined by "+":
 ` + eval.PlanHelp() + `
 Exit status 1 means that requests failed; wrong answers are a result, not a failure.`,
 		Example: `  sparrow eval --limit 10

@@ -21,10 +21,10 @@ type eventFlags struct {
 }
 
 func (f *eventFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.endpoint, "kv-events", "", "publish which prefixes are cached, in vLLM's format, such as "+
-		"tcp://*:5557; every client that can connect can read the tokens of prompts")
+	s.StringVar(&f.endpoint, "kv-events", "", "address at which to publish which prefixes are cached, in vLLM's "+
+		"format, such as tcp://*:5557; every client that can connect can read the tokens of prompts")
 	s.StringVar(&f.replay, "kv-events-replay", "",
-		"where subscribers of --kv-events request the events that they missed; default the next port")
+		"address at which subscribers of --kv-events request the events that they missed; default the next port")
 	s.StringVar(&f.id, "kv-events-id", "", "name of this server in --kv-events; default the host's")
 	s.StringSliceVar(&f.objectives, "objective", nil, "name and priority of an objective, such as interactive=10, "+
 		"that requests name in the header x-llm-d-inference-objective; higher comes first inside a tenant")
@@ -42,7 +42,7 @@ func (f *eventFlags) open(log *slog.Logger) (*event.Publisher, error) {
 	if f.id == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return nil, fmt.Errorf("the host has no name: %w; give one with --kv-events-id", err)
+			return nil, fmt.Errorf("the name of this host is unknown: %w; give a name with --kv-events-id", err)
 		}
 		f.id = name
 	}

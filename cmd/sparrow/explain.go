@@ -34,10 +34,10 @@ func explainCommand() *cobra.Command {
 	var f explainFlags
 	c := &cobra.Command{
 		Use:   "explain",
-		Short: "Show what would run for a batch, and why, without running it",
-		Long: `Explain resolves a configuration and plans a batch, and prints every choice with its reason and every candidate that was turned down.
-The catalogue "sparrow" holds the kernels of this build; "public" models those of other engines,
-	for hardware this build does not run on.
+		Short: "Show the kernels that would run for a batch, and the reasons, without running it",
+		Long: `Explain resolves a configuration and plans a batch. It prints every choice with its reason, and every rejected
+candidate. The catalogue "sparrow" has the kernels of this build. "public" describes those of other engines, also for
+hardware on which this build does not run.
 
 Batches:
   ` + strings.ReplaceAll(plan.BatchSyntax, "\n", "\n  "),
@@ -112,23 +112,24 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, an architecture such as sm90 or gfx95, a device such as h200, "+
 		"b200 or a100, or H200s that share the model, such as 8xh200")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
-	s.IntVar(&f.heads, "heads", 0, "query heads per rank, if they differ from the model's")
+	s.IntVar(&f.heads, "heads", 0, "number of query heads per rank, if it differs from the model's")
 	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
 		"maximum number of keys of a dense row; default as measured for the hardware, at most index_topk")
 	s.IntVar(&f.wish.Running, "max-running", 0, "maximum number of sequences in a batch; 0 means not given")
 	s.StringVar(&f.graph, "graph", "none", "captured graph: none, capture, replay, piecewise")
-	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
+	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "prompts of DeepSeek-V4 over gathered rows: on, auto or off")
 	s.IntVar(&f.tp, "tp", 0, "ranks that share the model")
 	addAttention(s, &f.attention)
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
-	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
-	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N means N+1 rows")
-	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
+	s.IntVar(&f.paddedRows, "padded-rows", 0, "number of rows to which the batch is padded")
+	s.IntVar(&f.draftTokens, "draft-tokens", 0, "number of rows verified per request; --draft N means N+1 rows")
+	s.IntVar(&f.draftBranches, "draft-branches", 0, "number of drafts (branches) kept per drafting step")
 	s.Var((*byteCount)(&f.free), "free", "device `bytes` free now, such as 20G")
 	s.Var((*byteCount)(&f.memory), "device-memory", "total device `bytes`, such as 80G, if not the hardware's usual")
 	s.Var((*byteCount)(&f.wish.MaxTransient), "reserve", "maximum transient `bytes` of one step, such as 512M")
-	s.BoolVar(&f.carry, "carry", false, "selections are passed between layers, sub-batches and stages")
-	s.BoolVar(&f.seed, "need-seed", false, "indices are needed as a seed for drafting")
+	s.BoolVar(&f.carry, "carry", false, "plan for an engine that passes selections between layers, sub-batches and "+
+		"pipeline stages")
+	s.BoolVar(&f.seed, "need-seed", false, "plan for drafts that start from the selected indices of the target")
 	s.BoolVar(&f.time, "time", false, "also estimate how long the step takes, stage by stage, on H200s: with --hw "+
 		"h200 or 8xh200, and a --batch")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")

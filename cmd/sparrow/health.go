@@ -20,8 +20,8 @@ func healthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Check whether a server accepts requests",
-		Long: `Health requests /ready from a running server. The exit status is 0 if the server accepts requests, else 1, and the reason is printed. Containers without a
-shell or curl use it as their health check.`,
+		Long: `Health requests /ready from a running server. The exit status is 0 if the server accepts requests; otherwise it is 1,
+and the reason is printed. Containers without a shell or curl use it as their health check.`,
 		Example: `  sparrow health
   sparrow health --url https://127.0.0.1:8443 --insecure
   sparrow health --url unix:/run/sparrow/sparrow.sock`,
@@ -39,7 +39,7 @@ shell or curl use it as their health check.`,
 	s := c.Flags()
 	s.StringVar(&url, "url", "http://127.0.0.1:8080", "server's URL, or unix:/path of its socket")
 	s.DurationVar(&timeout, "timeout", 5*time.Second, "maximum time for the answer")
-	s.BoolVar(&insecure, "insecure", false, "accept any certificate, as for a server addressed by 127.0.0.1")
+	s.BoolVar(&insecure, "insecure", false, "do not verify the TLS certificate, as for a server addressed by 127.0.0.1")
 	return c
 }
 

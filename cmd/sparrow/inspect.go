@@ -36,15 +36,17 @@ func inspectCommand() *cobra.Command {
 	var f inspectFlags
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
-		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
-		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
-a release such as deepseek-ai/DeepSeek-V4-Flash, with or without its owner: the last two need no weights. The name determines the type: zai-org/GLM-5 is
-in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. For other releases of these models (such as NVFP4 and AWQ) give a config.json, or run 'sparrow pull --dry-run NAME'.
+		Short: "Describe a model: parameters, bytes, cache per token, machines that can run it, speed",
+		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a
+folder, a GGUF file, a pulled model, a config.json, or the name of a release such as deepseek-ai/DeepSeek-V4-Flash, with
+or without its owner. A config.json and the name of a release need no weights. The name determines the type of weights:
+zai-org/GLM-5 is in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. For other releases of these models (such as NVFP4
+and AWQ) give a config.json, or run 'sparrow pull --dry-run NAME'.
 
-With --hw it prints what would fit on a machine, where each part goes, and how many tokens per second to expect,
-	with the arithmetic: an
-estimate from measured times of kernels. Experts that do not fit the GPU are in host memory. --usage places them by counted use.
---usage FILE without MODEL prints a file that 'sparrow serve --expert-usage FILE' has saved.`,
+With --hw it prints whether the model fits a machine, the memory in which each part is stored, and the expected tokens
+per second with the formulas. This is an estimate from measured times of kernels. Experts that do not fit the GPU are in
+host memory; --usage places them by counted use. --usage FILE without MODEL prints a file that 'sparrow serve
+--expert-usage FILE' has saved.`,
 		Example: `  sparrow inspect testdata/oracle/deepseek_v32-1
   sparrow inspect /models/DeepSeek-V3.2 --memory 768,1024 --json
   sparrow inspect v32-q4.gguf

@@ -19,7 +19,7 @@ type limitFlags struct {
 }
 
 func (f *limitFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.pretend, "pretend", "", "make the GPU behave like a smaller one of the devices of 'sparrow explain "+
+	s.StringVar(&f.pretend, "pretend", "", "limit the GPU to the resources of a smaller device of 'sparrow explain "+
 		"--hw', such as rtx4090: its kernels, memory, shared memory, multiprocessors and bus (docs/gpu.md)")
 	s.StringVar(&f.limitMemory, "limit-memory", "", "maximum memory of the GPU that is allocated, such as 22G")
 	s.StringVar(&f.limitShared, "limit-smem", "", "maximum shared memory of a block, such as 99K")

@@ -17,13 +17,13 @@ type policyFlags struct {
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.wish.KV, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for "+
-		"proofs); default that of the hardware: bf16 on a CPU, fp8 on a GPU")
+		"tests); default that of the hardware: bf16 on a CPU, fp8 on a GPU")
 	f.StringVar(&p.wish.Prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default "+
 		"the first that supports layout and hardware")
 	f.StringVar(&p.wish.Decode, "decode", "",
 		"decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
 	f.StringVar(&p.dense, "dense", "",
-		"dense attention for prompt tokens with few keys: on or off; default on if a kernel for it exists")
+		"dense attention for prompt tokens that attend to few keys: on or off; default on if there is a kernel for it")
 	f.StringVar(&p.split, "split-keys", "auto", "number of keys after which decode attention splits a row: 256, 512, "+
 		"1024, 2048, whole (no split), or auto (fastest for --max-running); on a GPU, for FP8 pages and models "+
 		"without an indexer")

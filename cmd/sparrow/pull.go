@@ -33,12 +33,14 @@ func pullCommand() *cobra.Command {
 	var f pullFlags
 	c := &cobra.Command{
 		Use:   "pull NAME",
-		Short: "Download a model from Hugging Face, to be served by its name",
-		Long: `Pull downloads the files of a model that are needed to run it into the cache of Hugging Face's tools (HF_HUB_CACHE, HF_HOME, or
-.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, for a repository of GGUF files followed by : and the file
-that is meant, and optionally @ with a branch, a tag or a commit. If there are several GGUF models and none is named, they are listed with
-their sizes and whether this machine can hold them. An interrupted download continues where it stopped; every file is compared with its hash. HF_TOKEN is the access token for models
-that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is incomplete, 130 that Ctrl-C ended the download.`,
+		Short: "Download a model from Hugging Face, to serve it by its name",
+		Long: `Pull downloads the files that a model needs to run. It stores them in the cache of Hugging Face's tools (HF_HUB_CACHE,
+HF_HOME, or .cache/huggingface in the home folder), where --model finds the model by name. NAME is organisation/name.
+For a repository of GGUF files, : and the name of the file follow; @ and a branch, a tag or a commit may come last. If
+there are several GGUF models and NAME selects none, they are listed with their sizes and whether this machine can hold
+them. An interrupted download continues where it stopped. Every file is compared with its hash. HF_TOKEN is the access
+token for models that need one, and HF_ENDPOINT is the URL of another hub. Exit status 1 means that the model is
+incomplete, 130 that Ctrl-C ended the download.`,
 		Example: `  sparrow pull deepseek-ai/DeepSeek-V3.2
   sparrow pull zai-org/GLM-5 --dry-run
   sparrow pull unsloth/GLM-5.2-GGUF

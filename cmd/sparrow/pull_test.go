@@ -163,7 +163,7 @@ func TestAPulledQuantIsServedByItsName(t *testing.T) {
 	}
 	s.end(t)
 	if status, _, stderr := invoke("inspect", "acme/tiny:Q4_0"); status != 1 ||
-		!strings.Contains(stderr, "is not among UD-Q8_0") {
+		!strings.Contains(stderr, "is not one of UD-Q8_0") {
 		t.Errorf("another: status %d, %q", status, stderr)
 	}
 

@@ -23,16 +23,17 @@ func quantizeCommand() *cobra.Command {
 	mix, importance := string(llamacpp.MixQ4KM), ""
 	c := &cobra.Command{
 		Use:   "quantize SRC DST",
-		Short: "Write a checkpoint as a GGUF file, with weights in fewer bits",
+		Short: "Write a checkpoint as a GGUF file, with quantised weights",
 		Long: `Quantize reads a checkpoint folder with safetensors files, or a pulled model, and writes one GGUF file that sparrow
-and llama.cpp run. "builtin" as SRC is the model inside the binary. Matrices get the type asked for; norms, biases and the router
-stay float32, and FP4 experts of DeepSeek-V4 stay FP4 in all types but f32 and bf16. q4_k_m gives the head and some
-down-projections six bits, as is usual. iq4_xs, q3_k and all types of fewer bits are for experts alone; other matrices are then
-those of q4_k_m. In iq2_s, iq2_xs and iq2_xxs the down-projections of experts have Q2_K. The size and the error of each class
-of matrices are printed. Rows that do not fit the blocks of a type get one with smaller blocks and no
-fewer bits. --imatrix reads the mean squares of the inputs of each matrix, from a file of llama-imatrix: errors of weights with
-large inputs then count more. Types of three and fewer bits need it most. A drafting block of DeepSeek-V4 is left out. Existing
-files are not replaced, and an interrupted run leaves no incomplete file behind.`,
+and llama.cpp run. "builtin" as SRC is the model inside the binary. Matrices get the type of --type; norms, biases and
+the router stay float32. FP4 experts of DeepSeek-V4 stay FP4 in all types but f32 and bf16. q4_k_m gives six bits to the
+head and some down-projections, as in llama.cpp. iq4_xs, q3_k and types of fewer bits are for experts only; all other
+matrices are then those of q4_k_m. In iq2_s, iq2_xs and iq2_xxs the down-projections of experts are Q2_K. The size and
+the error of each class of matrices are printed. Rows that do not fit the blocks of a type get a type with smaller
+blocks and as many bits or more. --imatrix reads the mean squares of the inputs of every matrix from a file of
+llama-imatrix; errors of weights with large inputs then count more, which matters most for types of two and three bits.
+A drafting block of DeepSeek-V4 is omitted. Existing files are not replaced, and an interrupted run leaves no incomplete
+file.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
   sparrow quantize /models/DeepSeek-V3.2 v32-iq2.gguf --type iq2_xxs --imatrix imatrix.gguf
   sparrow quantize builtin tiny.gguf --type q8_0`,

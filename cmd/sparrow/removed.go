@@ -26,8 +26,8 @@ var removedFlags = []removed{
 	{"page", "pages have 64 tokens, those of DeepSeek-V4 256", plan.E06},
 	{"dense-capacity", "a dense call holds 131072 keys, and fewer where --reserve is smaller", plan.E02},
 	{"chunked-prefill", "--step-tokens bounds the new tokens of a step", plan.E02},
-	{"topk", "selections are exact and stable", plan.E09},
-	{"tie-break", "if scores are equal, the smaller position wins", plan.E09},
+	{"topk", "Sparrow's selections are exact and stable", plan.E09},
+	{"tie-break", "if scores are equal, the smaller position is selected", plan.E09},
 	{"fused", "a selection and its transform are two operations of every plan", plan.E09},
 	{"scores", "one kernel for each device computes scores", plan.E02},
 	{"score-cap", "a chunk of scores has at most 256 MiB, and less where --reserve is smaller", plan.E02},
@@ -36,8 +36,8 @@ var removedFlags = []removed{
 	{"tbo", "host work overlaps with the device's without a second batch", plan.E12},
 	{"hisparse", "the cache is in device memory, and evicted pages are in tiers: docs/tiers.md", plan.E14},
 	{"v4-q8", "prompts of DeepSeek-V4 are gathered as bf16: --prefill v4-flat, or read in place: v4-paged", plan.E02},
-	{"v4-schedule", "no kernel needs a schedule", plan.E02},
-	{"no-preshuffle", "no kernel needs keys in another order", plan.E02},
+	{"v4-schedule", "Sparrow's kernels need no schedule", plan.E02},
+	{"no-preshuffle", "Sparrow's kernels read keys in their usual order", plan.E02},
 }
 
 // insteadOf returns the replacement of a removed flag, as a clause for an error; empty for any other flag.
@@ -76,7 +76,7 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.public.ChunkedPrefill, "chunked-prefill", 0,
 		of("maximum number of prompt tokens of one step; default by device memory"))
 	s.StringVar(&f.topk, "topk", "", of("selection kernel: sgl-kernel, flashinfer, torch"))
-	s.StringVar(&f.tie, "tie-break", "", of("which of two equal scores wins: small or large position"))
+	s.StringVar(&f.tie, "tie-break", "", of("which of two equal scores is selected: small or large position"))
 	s.StringVar(&f.fused, "fused", "", of("selection and transform in one kernel: on or off"))
 	s.StringVar(&f.scores, "scores", "", of("paged score kernel: native, deepgemm, aiter, cutedsl"))
 	s.StringVar(&f.cp, "cp", "", of("context parallelism as KIND:SIZE, such as interleave:4 or zigzag:2"))
@@ -84,9 +84,9 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.scheduler, "v4-schedule", "", of("kernel that plans V4's paged scores: own or library"))
 	s.Int64Var(&f.public.ScoreCap, "score-cap", 0, of("maximum bytes of one chunk of indexer scores; default 256 MiB"))
 	s.BoolVar(&f.public.TBO, "tbo", false, of("two-batch overlap"))
-	s.BoolVar(&f.public.HiSparse, "hisparse", false, of("KV offload that pages in selected tokens"))
-	s.BoolVar(&f.public.V4Q8, "v4-q8", false, of("the FP8 variant of V4's sparse prefill"))
-	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("the preshuffled score kernel cannot be used on AMD"))
+	s.BoolVar(&f.public.HiSparse, "hisparse", false, of("KV offload (HiSparse) that loads only selected tokens"))
+	s.BoolVar(&f.public.V4Q8, "v4-q8", false, of("use the FP8 variant of V4's sparse prefill"))
+	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("do not use the preshuffled score kernel on AMD"))
 }
 
 // none returns an error if a removed flag is set without '--catalog public'.

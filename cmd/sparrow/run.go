@@ -37,10 +37,10 @@ func runCommand() *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use:   "run [PROMPT]",
-		Short: "Answer one prompt, or chat in the terminal",
-		Long: `Run answers a prompt and ends. The prompt is the arguments, or standard input for "-" or a pipe. On a terminal without a prompt it opens a
-chat: /help lists its commands, /exit leaves, Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
-on a terminal. Without --model the small model inside the binary runs.`,
+		Short: "Answer one prompt, or chat on the terminal",
+		Long: `Run answers one prompt. The prompt is given as arguments, or on standard input ("-" or a pipe). On a terminal without a
+prompt it opens a chat: /help lists its commands, /exit ends it, Ctrl-C stops an answer. The answer is written to
+standard output; on a terminal reasoning is dimmed. Without --model the small model inside the binary runs.`,
 		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
   sparrow run --file report.txt "Tell me the locker number of Maya."
   sparrow run --json-schema '{"properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "city":
@@ -54,7 +54,7 @@ on a terminal. Without --model the small model inside the binary runs.`,
 	s := c.Flags()
 	s.SortFlags = false
 	s.StringVar(&f.system, "system", "", "system message")
-	s.StringVar(&f.file, "file", "", "document that is put before the question")
+	s.StringVar(&f.file, "file", "", "text file that is put before the question")
 	s.Float64Var(&f.temperature, "temperature", 0, "sampling temperature: 0 always takes the most probable token")
 	s.IntVar(&f.maxTokens, "max-tokens", defaultAnswerTokens,
 		"maximum number of tokens of the answer, reasoning included; 0 means as many as the context holds")

@@ -56,9 +56,11 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
---model it runs the small model inside the binary. At the start it prints its decisions: the plan, how memory is divided, and where it listens.
-Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second one ends at once.`,
+		Long: `Serve loads a model and answers the chat completions, text completions and responses of OpenAI's API, Anthropic's
+messages and Ollama's chats. It supports streaming, tools, JSON schemas and log probabilities. Without --model it runs
+the small model inside the binary. At the start it prints its decisions: the plan, the division of memory, and the
+address on which it listens. At Ctrl-C or SIGTERM it accepts no more requests and lets running answers finish within
+--grace. A second signal ends them at once.`,
 		Example: `  sparrow serve
   sparrow serve --model deepseek-ai/DeepSeek-V3.2 --kv fp8 --port 9000
   sparrow serve --model /models/GLM-5 --host 0.0.0.0 --api-keys keys.txt --cors https://example.org --vllm-metrics
@@ -85,7 +87,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	s.StringSliceVar(&f.aliases, "alias", nil,
-		"further names of the model in requests, such as gpt-4o or 'claude-*', for clients with names of their own")
+		"further names of the model in requests, such as gpt-4o or 'claude-*', for clients that send fixed model names")
 	f.engineFlags.add(s)
 	f.addServing(s)
 	f.transferFlags.add(s)
@@ -96,7 +98,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 			"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
-	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish metrics under vLLM's names, for routers that read those")
 	f.eventFlags.add(s)
 	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
@@ -106,8 +108,9 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.StringVar(&f.logLevel, "log-level", "info", "minimum level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
-		"time that running answers have to finish at shutdown; 0 ends them at once")
-	s.DurationVar(&f.drain, "drain-delay", 0, "time between the first 503 of /ready and the end of accepting requests")
+		"maximum time that running answers may take at shutdown; 0 ends them at once")
+	s.DurationVar(&f.drain, "drain-delay", 0, "time at shutdown during which /ready returns 503 and requests are "+
+		"still accepted")
 	s.DurationVar(&f.timeout, "request-timeout", 0, "maximum time of one request; 0 means no limit")
 	return c
 }
@@ -386,9 +389,9 @@ func noteDevice(w io.Writer, i sparrow.Info) {
 
 func stallText(i sparrow.Info) string {
 	if i.MaxStall == 0 {
-		return "prompts may delay streams for as long as a step takes"
+		return "prompts may delay streams by a whole step"
 	}
-	return fmt.Sprintf("prompts delay streams for at most %v, where possible", i.MaxStall)
+	return fmt.Sprintf("prompts delay streams by at most %v if possible", i.MaxStall)
 }
 
 func draftText(i sparrow.Info) string {

@@ -26,9 +26,9 @@ type spanFlags struct {
 
 func (f *spanFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.traceTo, "trace-endpoint", "", "collector for spans of requests (OpenTelemetry, OTLP over HTTP), "+
-		"such as http://localhost:4318; without it there are none")
-	s.Float64Var(&f.traceSample, "trace-sample", 0.1, "share of requests without a traceparent header whose spans are "+
-		"kept, 0 to 1; the others follow the header")
+		"such as http://localhost:4318; without it no spans are recorded")
+	s.Float64Var(&f.traceSample, "trace-sample", 0.1, "share of the requests without a traceparent header that are "+
+		"traced, 0 to 1; requests with the header follow its flag")
 	s.StringSliceVar(&f.traceHeader, "trace-header", nil, "NAME=VALUE: headers for the collector")
 	s.StringVar(&f.traceName, "trace-service", "sparrow", "service.name of the spans")
 }
@@ -79,7 +79,7 @@ type loggedExporter struct {
 // ExportSpans forwards spans to the exporter.
 func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		e.log.Warn("spans are lost", "spans", len(spans), "error", err)
+		e.log.Warn("spans could not be sent to --trace-endpoint and are lost", "spans", len(spans), "error", err)
 	}
 	return nil
 }

@@ -34,9 +34,10 @@ func synthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "synth DIR",
 		Short: "Write a random checkpoint of any supported shape, for load tests",
-		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and, where the vocabulary has room for it, the tokenizer of the
-built-in model. Its answers are meaningless, but it needs the same time and memory as a trained model of its shape. The same seed gives the same bytes. Existing
-files are not replaced, an interrupted run leaves nothing behind, and a checkpoint that does not fit on the file system is not started.
+		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and, if the vocabulary is large enough,
+the tokenizer of the built-in model. Its answers are meaningless, but it needs the same time and memory as a trained
+model of its shape. The same seed gives the same bytes. Existing files are not replaced, and an interrupted run leaves
+no files. A checkpoint that does not fit on the file system is refused before any file is written.
 
 Shapes with a name:
 ` + presetList(),

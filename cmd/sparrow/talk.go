@@ -31,22 +31,22 @@ func newTalk(a *asker, in io.Reader, interrupts <-chan os.Signal) *talk {
 	return &talk{asker: a, in: newLineReader(in, a.out), interrupts: interrupts}
 }
 
-const talkHelp = "/help lists the commands, /exit leaves, Ctrl-C stops an answer"
+const talkHelp = "/help lists the commands, /exit ends the chat, Ctrl-C stops an answer"
 
 // talkCommands lists the commands and their descriptions, in the order of /help.
 var talkCommands = [][2]string{
-	{"/help", "shows this"},
+	{"/help", "lists the commands"},
 	{"/system TEXT", "sets the system message; without a text shows it, and - removes it"},
 	{"/file PATH", "puts a document before the next question"},
-	{"/plan", "shows how the last answer was computed: plans and why, prefix match, times"},
+	{"/plan", "shows how the last answer was computed: plans with reasons, prefix match, times"},
 	{"/reset", "clears the conversation but keeps the system message"},
-	{"/exit", "leaves; so do /quit, /bye and Ctrl-D"},
+	{"/exit", "ends the chat, as do /quit, /bye and Ctrl-D"},
 }
 
 const talkKeys = `a line that ends with \ continues on the next; """ begins and ends several lines
 up and down: earlier lines; Ctrl-A and Ctrl-E: start and end of the line
 Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before the cursor, all after it
-Ctrl-C: discards the line or stops an answer; typed twice it leaves
+Ctrl-C: discards the line or stops an answer; typed twice it ends the chat
 `
 
 // run runs the chat until the user leaves or input ends. Ctrl-C stops only the current answer; it does not end ctx.
@@ -105,7 +105,7 @@ func (t *talk) interrupt() bool {
 	typed := t.draft.open()
 	t.draft = draft{}
 	if !typed {
-		fmt.Fprintln(t.out, "(Ctrl-C again leaves)")
+		fmt.Fprintln(t.out, "(press Ctrl-C again to end the chat)")
 	}
 	return !typed
 }

@@ -29,10 +29,10 @@ func (f *tierFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.diskCache, "disk-cache", "",
 		"folder for cached pages, which remain when the server stops; each server needs its own")
 	s.StringVar(&f.diskSize, "disk-cache-size", "64G", "maximum bytes of files in that folder")
-	s.StringVar(&f.pageStore, "page-store", "", "Redis or Valkey through which servers share cached pages: "+
+	s.StringVar(&f.pageStore, "page-store", "", "Redis or Valkey server in which several servers share cached pages: "+
 		"redis://[user:password@]host[:port][/database][?ttl=24h], rediss:// with TLS")
 	s.DurationVar(&f.tierWait, "tier-wait", engine.DefaultTierWait,
-		"maximum time that a request may lose by waiting for cached pages instead of computing them")
+		"maximum time that a request waits for cached pages beyond the time to compute them")
 }
 
 // effects returns an error for flags that have no effect without a tier.

@@ -26,15 +26,15 @@ type transferFlags struct {
 const prefillHostCache = "2G"
 
 func (f *transferFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.role, "role", "", "prefill: compute prompts that others continue, and serve their pages; decode: "+
-		"pull such pages as kv_transfer_params requests. Both also answer whole requests")
+	s.StringVar(&f.role, "role", "", "prefill: compute prompts and serve their pages to decode servers; decode: "+
+		"pull these pages if a request has kv_transfer_params. Both also answer whole requests")
 	s.StringVar(&f.listenAt, "transfer-listen", "127.0.0.1:5600",
-		"where a prefill server serves pages; every client that can connect can read the pages of prompts whose "+
-			"text it knows")
+		"address at which a prefill server serves pages; every client that can connect and has the text of a prompt "+
+			"can read its pages")
 	s.StringVar(&f.host, "transfer-host", "",
-		"address from which others pull a prefill server's pages; default the one it listens on")
+		"address that a prefill server gives to decode servers; default the one it listens on")
 	s.StringSliceVar(&f.from, "transfer-from", nil,
-		"networks that a decode server pulls pages from, such as 10.0.0.0/8; without it loopback and private ones")
+		"networks from which a decode server pulls pages, such as 10.0.0.0/8; without it loopback and private networks")
 }
 
 // check parses the flags and sets those of the tiers that the role needs.
@@ -71,7 +71,7 @@ func (f *transferFlags) check(given *pflag.FlagSet, t *tierFlags) (o server.Tran
 		o.ID = rand.Text()
 		return o, nil
 	}
-	return o, fmt.Errorf("--role %s: want prefill or decode; without it a server does both itself", f.role)
+	return o, fmt.Errorf("--role %s: want prefill or decode; without --role a server does both", f.role)
 }
 
 // announce prints the server's role, if it has one.
@@ -106,8 +106,8 @@ func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.
 	if o.Host = f.host; o.Host == "" {
 		if ip := net.ParseIP(host); ip.IsUnspecified() {
 			l.Close()
-			return fmt.Errorf("--transfer-listen %s: it listens on all addresses; give one that other servers can "+
-				"reach (--transfer-host)", f.listenAt)
+			return fmt.Errorf("--transfer-listen %s: the address means all interfaces; give the address that other "+
+				"servers can reach with --transfer-host", f.listenAt)
 		}
 		o.Host = host
 	}

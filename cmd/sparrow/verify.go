@@ -24,11 +24,12 @@ func verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify DIR",
 		Short: "Compare a checkpoint's outputs with its golden ones",
-		Long: `Verify runs the prompts of a checkpoint's golden.safetensors, prefill and then greedy decode with the cache, and compares
-logits, hidden states, selections and tokens. With --exact, rows are cached and multiplied in float32 and everything must agree; with a quantised cache
-medians are compared, because rounding flips single choices on random weights. A GPU, whose activations are bf16, is judged by the reference with the
-same rounding on the same checkpoint, operation by operation and as a whole (docs/gpu.md). Exit status 1 means out of tolerance. Folders with
-golden.json and golden.safetensors next to the weights can be verified: in the source tree those in testdata/oracle.`,
+		Long: `Verify runs the prompts of a checkpoint's golden.safetensors: prefill, then greedy decode with the cache. It compares
+logits, hidden states, selections and tokens with the golden ones. With --exact, rows are cached and multiplied in
+float32, and all results must agree. With a quantised cache medians are compared, because rounding changes single
+choices on random weights. A GPU has bf16 activations, so it is compared with the reference with the same rounding,
+operation by operation and as a whole (docs/gpu.md). Exit status 1 means that a result is out of tolerance. DIR is a
+folder with golden.json and golden.safetensors next to the weights, such as those in testdata/oracle of the source tree.`,
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
   sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64
   sparrow verify testdata/oracle/deepseek_v32-1 --exact --replay

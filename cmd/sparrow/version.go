@@ -13,7 +13,7 @@ import (
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version and the kernels of this build",
+		Short:   "Print the version of this build and its kernels",
 		Example: "  sparrow version",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

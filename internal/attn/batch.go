@@ -42,7 +42,7 @@ func (b *Batch) Rows(visit func(Row) error) error {
 		if at != s.FirstRow {
 			return &plan.Error{Code: plan.E26,
 				Asked:     fmt.Sprintf("segment %d at row %d after %d rows", i, s.FirstRow, at),
-				Supported: "segments that follow each other"}
+				Supported: "segments whose rows are contiguous"}
 		}
 		for _, span := range s.Spans {
 			first := b.Batch.FirstPosition(b.Config, span.Request)

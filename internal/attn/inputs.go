@@ -135,7 +135,7 @@ func (b Block) FillSampling(in *Batch) error {
 // CheckToken returns an error if a token is outside the vocabulary.
 func CheckToken(token int32, vocabulary int) error {
 	if token < 0 || int(token) >= vocabulary {
-		return fmt.Errorf("%w: token %d is outside the vocabulary of %d", kernel.ErrArgument, token, vocabulary)
+		return fmt.Errorf("%w: token %d is outside the vocabulary of %d tokens", kernel.ErrArgument, token, vocabulary)
 	}
 	return nil
 }

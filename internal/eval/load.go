@@ -156,7 +156,7 @@ func readItems(r io.Reader, task string) ([]*Item, error) {
 	case limited.N <= 0:
 		return nil, fmt.Errorf("has more than %d bytes of text; split it", maxFileBytes)
 	case len(items) == 0:
-		return nil, errors.New("has no items")
+		return nil, errors.New("has no items; want one JSON object per line")
 	}
 	return items, nil
 }

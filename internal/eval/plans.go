@@ -27,15 +27,15 @@ var planWords = []struct {
 	word, means, about string
 	set                func(p *Plan, value string) error
 }{
-	{"sparse", "the model's own attention", "each token attends to the index_topk keys its indexer selects",
+	{"sparse", "attention as in the checkpoint", "each token attends to the index_topk keys that the indexer selects",
 		func(*Plan, string) error { return nil }},
 	{"dense", "every key for every token",
 		"every token, prompt or generated, attends to all keys before it; the indexer selects nothing; each " +
-			"generated token is a request of its own that computes the rows after the last full cache page again, so " +
+			"generated token is a separate request that computes the rows after the last full cache page again, so " +
 			"there are more rows",
 		func(p *Plan, _ string) error { p.Dense, p.Policy.DenseThreshold = true, denseKeys; return nil }},
 	{"dense-prompt", "every key for prompt tokens",
-		"prompt tokens attend to all keys before them, generated tokens to the keys the indexer selects",
+		"prompt tokens attend to all keys before them, generated tokens to the keys that the indexer selects",
 		func(p *Plan, _ string) error { p.Policy.DenseThreshold = denseKeys; return nil }},
 	{"deterministic", "the same arithmetic for every row", "sparse form for every row, fixed splits",
 		func(p *Plan, _ string) error { p.Policy.Deterministic = true; return nil }},

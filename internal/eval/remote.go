@@ -35,7 +35,7 @@ type Remote struct {
 // NewRemote returns a runner for a server. Without a model name it requests the server's list of models.
 func NewRemote(ctx context.Context, c RemoteConfig) (*Remote, error) {
 	if c.Timeout < 0 {
-		return nil, fmt.Errorf("%w: timeout %v is negative", ErrRemote, c.Timeout)
+		return nil, fmt.Errorf("%w: the timeout is %v, want 0 or more", ErrRemote, c.Timeout)
 	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout

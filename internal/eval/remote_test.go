@@ -112,7 +112,7 @@ func TestRemoteErrors(t *testing.T) {
 	}{
 		"refused":    {429, `{"error": {"message": "busy"}}`, "busy"},
 		"no choices": {200, `{"choices": []}`, "0 choices"},
-		"not JSON":   {200, `<html>`, "does not follow the interface"},
+		"not JSON":   {200, `<html>`, "not that of OpenAI's API"},
 	} {
 		r, err := NewRemote(t.Context(), RemoteConfig{URL: fixed(t, c.status, c.body, nil).URL, Model: "m"})
 		if err != nil {

@@ -247,7 +247,8 @@ func (t *transfer) accept(resp *http.Response) error {
 			}
 		}
 		if resp.StatusCode != http.StatusOK {
-			return &again{err: fmt.Errorf("%w: the file changed on the server between two parts", ErrServer)}
+			return &again{err: fmt.Errorf("%w: the file changed on the server during the download; run the command "+
+				"again", ErrServer)}
 		}
 	} else if start, ok := rangeStart(resp.Header.Get("Content-Range"), t.f.Size); !ok || start != t.done {
 		return errors.Join(&again{err: fmt.Errorf("%w: bytes from %d were requested, but the server sent %.100q",

@@ -265,7 +265,7 @@ type watch struct {
 	every  time.Duration
 }
 
-var errStalled = errors.New("no more data arrived")
+var errStalled = errors.New("no more data arrived within the time limit")
 
 func (p *Puller) watch(ctx context.Context) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)

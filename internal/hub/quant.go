@@ -106,7 +106,7 @@ func pick(n Name, list []Quant) (Quant, error) {
 			return found[0], nil
 		}
 	}
-	return Quant{}, fmt.Errorf("%w: %s is not among %s", ErrQuant, n, QuantNames(list))
+	return Quant{}, fmt.Errorf("%w: %s is not one of %s", ErrQuant, n, QuantNames(list))
 }
 
 // QuantNames returns the names of quants as text for messages.

@@ -52,10 +52,10 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 	for quant, want := range map[string]string{
 		// The message names the smaller file first.
 		"IQ2XXS": "matches Sparse-1-IQ2XXS-w2Q2K-chat, Sparse-1-IQ2XXS-w2Q2K-base",
-		"Q3_K_M": "is not among UD-IQ1_M, Q4_K_M, UD-Q4_K_M,",
+		"Q3_K_M": "is not one of UD-IQ1_M, Q4_K_M, UD-Q4_K_M,",
 		"Q8_0":   "1 of 2 parts of broken/Sparse-1-Q8_0",
-		"F16":    "is not among",
-		"Q4_K":   "is not among",
+		"F16":    "is not one of",
+		"Q4_K":   "is not one of",
 	} {
 		if _, err := plan(quant); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", quant, err, want)

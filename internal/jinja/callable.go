@@ -66,7 +66,7 @@ func orElse(v, other Value) Value {
 
 func textArg(v Value) string {
 	if isAbsent(v) {
-		panic(runtimef("an argument is missing"))
+		panic(runtimef("a required argument is missing"))
 	}
 	s, ok := asString(v)
 	if !ok {

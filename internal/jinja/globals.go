@@ -17,7 +17,7 @@ var globalTable = map[string]Value{
 
 func callRange(in *interp, a *callArgs) Value {
 	if len(a.names) > 0 || len(a.pos) == 0 || len(a.pos) > 3 {
-		panic(runtimef("range takes one to three integers"))
+		panic(runtimef("range requires one to three integers"))
 	}
 	var n [3]int64
 	for i, v := range a.pos {

@@ -143,5 +143,5 @@ func (p *Process) lastLines() string {
 	if err != nil {
 		return err.Error()
 	}
-	return "its log ends:\n" + string(data[max(len(data)-4000, 0):])
+	return "the end of its log:\n" + string(data[max(len(data)-4000, 0):])
 }

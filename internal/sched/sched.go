@@ -107,7 +107,7 @@ func (s *Scheduler) All() []*Sequence {
 func (s *Scheduler) Add(q *Sequence) error {
 	switch {
 	case q.state != stateNew:
-		return fmt.Errorf("%w: the sequence was added before", ErrSequence)
+		return fmt.Errorf("%w: the sequence was already added", ErrSequence)
 	case len(q.Tokens) == 0:
 		return fmt.Errorf("%w: the sequence has no tokens", ErrSequence)
 	case len(q.Tokens) > s.roster.capacity:

@@ -325,7 +325,7 @@ func (o *roster) preemptYoungest(rank int) {
 	}
 	if n == 1 {
 		// The sequence is alone and holds every page; the scheduler would admit and preempt it forever.
-		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), o.capacity))
+		panic(fmt.Sprintf("sched: a sequence of %d tokens does not fit a pool of %d tokens", len(q.Tokens), o.capacity))
 	}
 	o.suspend(q)
 	o.giveUp(q)

@@ -344,11 +344,11 @@ var reasonChecks = []reasonCheck{
 		return c.cfg.Model.K == 0 && !c.some(s, "select") && !c.scored(s) &&
 			(c.some(s, "over every key") || c.some(s, "densely"))
 	}},
-	{"dense: no row sees more keys than the threshold", mlaFamilies, false, func(c *claims, s *plan.Segment,
+	{"dense: no row attends to more keys than the threshold", mlaFamilies, false, func(c *claims, s *plan.Segment,
 		_ string) bool {
 		return c.some(s, "densely") && all(c.keys(s), func(n int) bool { return n <= c.cfg.T })
 	}},
-	{"every key is read through the cache's representation", mlaFamilies, false, func(c *claims, s *plan.Segment,
+	{"every key is read in the format of the cache", mlaFamilies, false, func(c *claims, s *plan.Segment,
 		_ string) bool {
 		n := 0
 		for _, l := range s.Launches {
@@ -362,7 +362,7 @@ var reasonChecks = []reasonCheck{
 	{"the threshold is above index_topk", mlaFamilies, true, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.cfg.T > c.cfg.Model.K
 	}},
-	{"not dense: the rows see more than", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"not dense: the rows attend to more than", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.some(s, "densely") && all(c.keys(s), func(n int) bool { return n > c.cfg.T })
 	}},
 	{"not dense: ", mlaFamilies, false, func(c *claims, s *plan.Segment, text string) bool {
@@ -401,7 +401,7 @@ var reasonChecks = []reasonCheck{
 		s *plan.Segment, _ string) bool {
 		return !c.scored(s) && c.some(s, "select all") && all(c.keys(s), func(n int) bool { return n <= c.keptKeys() })
 	}},
-	{"the selection needs scores over the gathered index keys", "", false, func(c *claims, s *plan.Segment,
+	{"index scores are computed over gathered index keys", "", false, func(c *claims, s *plan.Segment,
 		_ string) bool {
 		return c.some(s, "index keys") && c.some(s, "over gathered keys") && all(c.keys(s),
 			func(n int) bool { return n > c.keptKeys() })
@@ -409,13 +409,13 @@ var reasonChecks = []reasonCheck{
 	{"scores over pages, each row separately", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.some(s, "over pages, 1 at once") && slices.Max(c.keys(s)) > c.keptKeys()
 	}},
-	{"scores over pages, each block of keys read once for groups of", "", true, func(c *claims, s *plan.Segment,
+	{"scores over pages; each block of keys is read once for groups of", "", true, func(c *claims, s *plan.Segment,
 		text string) bool {
 		n, at := s.Indexer.NextN, fmt.Sprintf("groups of %d of a request: on ", s.Indexer.NextN)
 		return c.some(s, fmt.Sprintf("over pages, %d at once", n)) && n > 1 && n < s.NextN && s.NextN%n == 0 &&
 			strings.Contains(text, at) && c.masks(s, text)
 	}},
-	{"scores over pages, each block of keys read once for all", "", false, func(c *claims, s *plan.Segment,
+	{"scores over pages; each block of keys is read once for all", "", false, func(c *claims, s *plan.Segment,
 		text string) bool {
 		return c.some(s, fmt.Sprintf("over pages, %d at once", s.NextN)) && c.masks(s, text)
 	}},
@@ -435,7 +435,7 @@ var reasonChecks = []reasonCheck{
 // reason checks one reason of a segment.
 func (c *claims) reason(s *plan.Segment, r plan.Reason) {
 	var heads, padded, rows, keys, launches, limit int
-	if n, _ := fmt.Sscanf(r.Text, "%d index heads run as %d", &heads, &padded); n == 2 {
+	if n, _ := fmt.Sscanf(r.Text, "%d index heads are padded to %d", &heads, &padded); n == 2 {
 		if heads != c.cfg.Model.IndexHeads || padded != s.Indexer.Heads || !slices.ContainsFunc(c.pass.Ops,
 			func(op kernel.Op) bool {
 				a, ok := op.(kernel.IndexQueryArgs)

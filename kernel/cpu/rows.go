@@ -61,7 +61,7 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	}
 	for t := range a.Out.Rows {
 		if id := int(host.RowI32(a.IDs, t)[0]); !a.Part.Valid(id, table.Out()) {
-			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d",
+			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d tokens",
 				kernel.ErrArgument, id, max(a.Part.Of, table.Out()))
 		}
 	}

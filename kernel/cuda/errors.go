@@ -18,7 +18,7 @@ var ErrUnavailable = fmt.Errorf("cuda: %w", kernel.ErrUnavailable)
 var ErrArgument = fmt.Errorf("cuda: %w", kernel.ErrArgument)
 
 // ErrClosed is returned by methods of an object that was closed, freed or destroyed.
-var ErrClosed = errors.New("cuda: used after close")
+var ErrClosed = errors.New("cuda: the device was used after Close")
 
 // Unavailable is the reason why CUDA cannot be used here, with a suggestion.
 type Unavailable struct {

@@ -129,7 +129,7 @@ func (f PackedFormat) Factor(own float32) float32 {
 // check checks that the format has kernels.
 func (f PackedFormat) check(c *checks) {
 	if _, ok := packedFormats[f]; !ok {
-		c.fail("there are no kernels for packed weights of format %q", string(f))
+		c.fail("there are no kernels for packed weights of the format %q", string(f))
 	}
 }
 

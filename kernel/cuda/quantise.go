@@ -151,12 +151,12 @@ func (a *NormQuantiseArgs) check(c *checks) {
 	case a.Weight != 0:
 		c.memory("weight", a.Weight, 16)
 		if a.Out == 0 && a.Codes == 0 {
-			c.fail("neither out nor codes are given: there is nothing to write")
+			c.fail("neither out nor codes are given; give at least one of them")
 		}
 	case a.Out != 0 || a.Codes != 0:
 		c.memory("weight", a.Weight, 16) // this returns an error that names the missing argument
 	case a.Sum == 0:
-		c.fail("neither a weight nor a sum is given: there is nothing to write")
+		c.fail("neither a weight nor a sum is given; give at least one of them")
 	}
 	if a.Results != 0 {
 		c.memory("results", a.Results, 16)

@@ -39,7 +39,7 @@ func TestQuantisersNameTheArgumentThatIsWrong(t *testing.T) {
 		}), "launch fewer rows"},
 		{norm(func(*NormQuantiseArgs) {}), ""},
 		{norm(func(a *NormQuantiseArgs) { a.Columns = MaxNormColumns + 16 }), "at most 16384"},
-		{norm(func(a *NormQuantiseArgs) { a.Codes = 0 }), "nothing to write"},
+		{norm(func(a *NormQuantiseArgs) { a.Codes = 0 }), "give at least one of them"},
 		{norm(func(a *NormQuantiseArgs) { a.Delta, a.DeltaStride = somewhere, 100 }), "delta stride 100"},
 		{norm(func(a *NormQuantiseArgs) { a.Sum, a.SumStride = somewhere+4, 272 }), "sum at 0x100004"},
 		{norm(func(a *NormQuantiseArgs) { a.Out, a.OutStride = somewhere, 0 }), "out stride 0"},

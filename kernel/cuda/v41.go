@@ -244,7 +244,7 @@ type Reachable struct {
 // page-locked memory. The caller must not write to the memory before Free.
 func (d *Device) Reach(bytes []byte) (*Reachable, error) {
 	if len(bytes) == 0 {
-		return nil, argumentError("reach was called for no bytes")
+		return nil, argumentError("reach: the size is 0 bytes, want 1 or more")
 	}
 	const portable, mapped, readOnly = 1, 2, 8
 	at, size := uintptr(unsafe.Pointer(&bytes[0])), uintptr(len(bytes))

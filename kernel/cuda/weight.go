@@ -65,7 +65,7 @@ func (k *Kernels) WidenWeight(s *Stream, a *WidenArgs) error {
 	}
 	c.memory("from", a.From, a.Type.bytes())
 	if a.Out == 0 && a.Turned == 0 {
-		c.fail("no output is given")
+		c.fail("no output is given; want at least one")
 	}
 	if a.Turned != 0 {
 		c.multiple("turned stride", a.TurnedStride, 1, int64(a.Rows))

@@ -24,7 +24,7 @@ func (*Device) Embed(a kernel.EmbedArgs) error {
 	for t := range a.Out.Rows {
 		id := int(ids[t*a.IDs.Stride])
 		if !a.Part.Valid(id, table.Out()) {
-			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d",
+			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d tokens",
 				kernel.ErrArgument, id, max(a.Part.Of, table.Out()))
 		}
 		out := host.RowF32(a.Out, t)

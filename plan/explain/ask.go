@@ -34,7 +34,8 @@ func (q Ask) Answer() (*Answer, error) {
 	if q.Batch != nil {
 		for i, r := range q.Batch.Requests {
 			if r.Seq > q.Model.Context {
-				return nil, fmt.Errorf("explain: batch: request %d has %d tokens, the model's context holds %d", i,
+				return nil, fmt.Errorf("explain: batch: request %d has %d tokens, but the model's context holds "+
+					"only %d", i,
 					r.Seq, q.Model.Context)
 			}
 		}

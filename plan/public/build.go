@@ -11,7 +11,7 @@ import (
 func Build(cfg Config, b plan.Batch) (*plan.Plan, error) {
 	if b.Mode == plan.ModeMixed && !cfg.MixedAllowed && len(b.Requests) > 0 {
 		return nil, &plan.Error{Code: plan.E20, Asked: "a mixed batch while speculation is on",
-			Supported: "extend and verify batches apart", Try: "no speculation"}
+			Supported: "separate extend and verify batches", Try: "no speculation"}
 	}
 	if b.TablePages == 0 && (b.Graph == plan.GraphCapture || b.Graph == plan.GraphReplay) {
 		b.TablePages = capturedPages(&cfg)
@@ -214,7 +214,8 @@ func (w *builder) prefill(s *plan.Segment, f batchFacts) plan.Kernel {
 		why = fmt.Sprintf("%s: %d keys are not fewer than 512 x %d rows", kernel, f.sumKeys, f.rows)
 		if f.sumKeys < 512*f.rows {
 			kernel = plan.FlashMLASparse
-			why = fmt.Sprintf("%s: %d keys are fewer than 512 x %d rows, so gathering pays", kernel, f.sumKeys, f.rows)
+			why = fmt.Sprintf("%s: %d keys are fewer than 512 x %d rows, so gathering is "+
+				"faster", kernel, f.sumKeys, f.rows)
 		}
 	}
 	s.Reason("dispatch 8", "automatic choice is %s", why)

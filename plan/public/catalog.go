@@ -51,7 +51,7 @@ var catalogue = plan.Catalogue{
 			Reads: plan.SetOf(plan.FP8Row656),
 			More: func(d *plan.Demand) []plan.Objection {
 				if d.Model.Family != plan.GLMMoeDSA {
-					return objection(plan.E02, fmt.Sprintf("it serves glm_moe_dsa, not %s", d.Model.Family))
+					return objection(plan.E02, fmt.Sprintf("it supports only glm_moe_dsa, not %s", d.Model.Family))
 				}
 				return nil
 			},
@@ -171,20 +171,20 @@ var loadSplits = plan.SetOf(plan.TRTLLM)
 func (r *resolver) objections(k plan.Kernel, p plan.Phase) []plan.Objection {
 	gathers := k == plan.FlashMLASparse || k == plan.FlashMLASparseQ8
 	if gathers && p == plan.PhasePrefill && r.model.V4() && r.policy.V4SparsePrefill == plan.SparsePrefillOff {
-		return objection(plan.E02, "the sparse prefill was turned off")
+		return objection(plan.E02, "the sparse prefill was disabled")
 	}
 	if k != plan.FlashMLASparseQ8 {
 		return nil
 	}
 	var list []plan.Objection // objections to the fused query of the kernel
 	if r.policy.CP.Kind != CPNone {
-		list = append(list, objection(plan.E10, "it excludes context parallelism")...)
+		list = append(list, objection(plan.E10, "it cannot run with context parallelism")...)
 	}
 	if r.policy.HiSparse {
-		list = append(list, objection(plan.E14, "it excludes HiSparse")...)
+		list = append(list, objection(plan.E14, "it cannot run with HiSparse")...)
 	}
 	if r.policy.TBO {
-		list = append(list, objection(plan.E02, "it excludes two-batch overlap")...)
+		list = append(list, objection(plan.E02, "it cannot run with two-batch overlap")...)
 	}
 	return list
 }

@@ -16,11 +16,11 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		}
 	}
 	for k, text := range map[plan.Kernel]string{
-		plan.TRTLLM:           "runs on sm100, sm103, not on sm90",
+		plan.TRTLLM:           "runs only on sm100, sm103, not on sm90",
 		plan.FlashMLAKV:       "cannot read rows of the layout bf16-1152",
-		plan.FlashMLASparseQ8: "does not serve decode",
+		plan.FlashMLASparseQ8: "does not support decode",
 		plan.TileLang:         "fits, but fa3 is preferred",
-		plan.Reference:        "used only if it is named",
+		plan.Reference:        "used only if a flag selects it",
 	} {
 		if !strings.Contains(reasons[k], text) {
 			t.Errorf("%s was rejected because %q, want %q", k, reasons[k], text)

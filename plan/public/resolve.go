@@ -98,7 +98,7 @@ func (r *resolver) speculation() (err error) {
 		return err
 	}
 	r.cfg.MixedAllowed, r.cfg.MaxRunning = false, cmp.Or(r.cfg.MaxRunning, 48)
-	r.Notice(plan.NoticeInfo, "dispatch 2", "speculation turns mixed batches off")
+	r.Notice(plan.NoticeInfo, "dispatch 2", "speculation disables mixed batches")
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (r *resolver) parallelism() error {
 	}
 	r.cfg.CP = cp
 	r.Because("dispatch 15",
-		"%s context parallelism over %d ranks turns the dense form, the score skip and prefill graphs off", cp.Kind,
+		"%s context parallelism over %d ranks disables the dense form, the score skip and prefill graphs", cp.Kind,
 		cp.Size)
 	return nil
 }
@@ -223,7 +223,7 @@ func (r *resolver) page() error {
 	switch {
 	case r.model.V4():
 		if want != 0 && want != r.cfg.Page {
-			r.Notice(plan.NoticeWarning, "dispatch 16", "%s needs pages of 256 tokens; the %d asked for is not used",
+			r.Notice(plan.NoticeWarning, "dispatch 16", "%s needs pages of 256 tokens; the requested %d is not used",
 				r.model.Family, want)
 		}
 		return nil
@@ -302,7 +302,7 @@ func (r *resolver) denseForm() error {
 		against("HiSparse is on")
 	}
 	if c.Prefill == plan.Reference && p.Dense != plan.SwitchOn {
-		against("prefill reference is for checks of the sparse form")
+		against("the prefill kernel reference is only for tests of the sparse form")
 	}
 	why := ""
 	if p.DenseThreshold > 0 {

@@ -142,18 +142,18 @@ func TestPublicMessagesNameWhatTheSpecAsksFor(t *testing.T) {
 	})
 }
 
-// A kernel that the user turned off is rejected, and the reason states that it is turned off.
+// A kernel that the user disabled is rejected, and the reason states that it is disabled.
 func TestSparsePrefillOff(t *testing.T) {
 	off := wish(func(p *Policy) { p.V4SparsePrefill = plan.SparsePrefillOff })
 	for _, k := range []string{"flashmla_sparse", "flashmla_sparse_q8"} {
 		e := newSetup(t, "sm90", family(t, "deepseek_v4"), off, kernelsOf(k, "")).refused(t, plan.E02)
-		if strings.Contains(e.Supported, "flashmla_sparse") || !strings.Contains(e.Asked, "turned off") {
+		if strings.Contains(e.Supported, "flashmla_sparse") || !strings.Contains(e.Asked, "disabled") {
 			t.Errorf("%s: %v", k, e)
 		}
 	}
 	cfg := newSetup(t, "sm90", family(t, "deepseek_v4"), off).resolve(t)
 	for _, r := range cfg.RejectedFor(plan.PhasePrefill) {
-		if r.Kernel == plan.FlashMLASparse && r.Reason != "the sparse prefill was turned off" {
+		if r.Kernel == plan.FlashMLASparse && r.Reason != "the sparse prefill was disabled" {
 			t.Errorf("%s was rejected because %q", r.Kernel, r.Reason)
 		}
 	}

@@ -343,7 +343,7 @@ func (w *world) keyboard(t *testing.T) {
 	if got := p.focused(); got != "Ask again" {
 		t.Errorf("after the answer the focus is on %q", got)
 	}
-	reach("Look at it token by token")
+	reach("Show it token by token")
 	p.key("Enter", 0)
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
 	reach("range")

@@ -148,7 +148,7 @@ func (w *world) versions(t *testing.T) {
 		t.Errorf("side by side: %q", got)
 	}
 	p.look("versions")
-	p.press("The version before")
+	p.press("The previous version")
 	p.wait(`document.querySelectorAll(".message").length === 4`) // the messages that followed are back
 	if got := p.shown(); got[0] != "What are you called?" || got[2] != "See you" || got[3] != "Goodbye!" {
 		t.Errorf("the version before: %q", got)

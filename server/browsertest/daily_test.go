@@ -38,7 +38,7 @@ func (w *world) explorerAtFirst(t *testing.T) {
 		t.Errorf("at first it shows %q", got)
 	}
 	p.look("explorer-at-first")
-	p.press("Ask an example and show it")
+	p.press("Send the example")
 	if got := shown(); !strings.Contains(got, "The access code of Wanda is 2479.") {
 		t.Errorf("the example opens at %q", got)
 	}
@@ -157,7 +157,7 @@ func (w *world) focus(t *testing.T) {
 	}
 	p.eval(`document.querySelector(".thread").scrollTop = 0`, nil)
 	before := p.top(".versions")
-	on("The version before")
+	on("The previous version")
 	p.wait(`document.querySelector(".versions").innerText.includes("1 / 2")`)
 	want("going to the first version", "The next version")
 	if after := p.top(".versions"); after != before {
@@ -165,7 +165,7 @@ func (w *world) focus(t *testing.T) {
 	}
 	p.key("Enter", 0)
 	p.wait(`document.querySelector(".versions").innerText.includes("2 / 2")`)
-	want("going to the last version", "The version before")
+	want("going to the last version", "The previous version")
 	on("Edit")
 	want("Edit", "Edit the message")
 	p.key("Escape", 0)

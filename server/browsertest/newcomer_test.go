@@ -74,7 +74,7 @@ func (w *world) widths(t *testing.T) {
 		if !p.visible(".answer-line") {
 			t.Errorf("%s: the answer is not in view after Ask", name)
 		}
-		p.press("Look at it token by token")
+		p.press("Show it token by token")
 		p.wait(`document.querySelector(".explore:not([hidden])")`)
 		p.fits(name+", explorer", "")
 		p.eval(`location.hash = "plans"`, nil)
@@ -98,7 +98,7 @@ func (w *world) ownQuestion(t *testing.T) {
 	p.key("Enter", 0)
 	p.wait(`document.querySelector(".answer-line").innerText.includes("Berlin") && document.querySelector(".lit")`)
 	told := p.text(".told")
-	p.press("Look at it token by token")
+	p.press("Show it token by token")
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
 	_, token, _ := strings.Cut(p.text(".which"), ": ")
 	if !strings.Contains(told, "to write "+token) {
@@ -264,7 +264,7 @@ func (w *world) keyLater(t *testing.T) {
 func (w *world) nothingRecorded(t *testing.T) {
 	p := w.open(t, listen(t, openServer(t, sparrow.Config{RecordBytes: -1}, server.Options{})), desktop)
 	p.press("Ask")
-	p.wait(`document.querySelector(".told")?.innerText.includes("No line is lit")`)
+	p.wait(`document.querySelector(".told")?.innerText.includes("No line is highlighted")`)
 	if got := p.text(".answer-line"); !strings.Contains(got, "2479") {
 		t.Errorf("the answer is %q", got)
 	}

@@ -168,7 +168,7 @@ func (w *world) firstVisit(t *testing.T) {
 	if got := p.text(".told"); !strings.Contains(got, "each of 5 layers chose 256 of 3,99") {
 		t.Errorf("told: %q", got)
 	}
-	p.press("Look at it token by token")
+	p.press("Show it token by token")
 	p.wait(`location.hash === "#explorer" && document.querySelector(".explore:not([hidden])")`)
 }
 
@@ -315,7 +315,7 @@ func (w *world) accessibility(t *testing.T) {
 		p.press("Ask")
 		p.wait(`document.querySelector(".lit")`)
 		w.axed(p, "start")
-		p.press("Look at it token by token")
+		p.press("Show it token by token")
 		p.wait(`document.querySelector(".explore:not([hidden])")`)
 		p.eval(`document.querySelector(".best button").click()`, nil)
 		w.axed(p, "explorer")

@@ -34,7 +34,7 @@ func (w *world) pictures(t *testing.T, dir string) {
 	p.press("Ask")
 	p.wait(`document.querySelector(".lit")`)
 	save("start.png")
-	p.press("Look at it token by token")
+	p.press("Show it token by token")
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
 	p.eval(`(() => { const s = document.querySelector("input[type=range]"); s.value = "7";
 		s.dispatchEvent(new Event("input")); document.querySelector(".best button").click();

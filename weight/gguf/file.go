@@ -182,7 +182,7 @@ func insteadOf(data []byte) string {
 func Parse(path string, data []byte) (*File, error) {
 	s := &scanner{path: path, data: data}
 	if magic := s.take(4, "the magic number"); s.err == nil && string(magic) != magicNumber {
-		s.fail("it begins with %q, a GGUF file begins with %q%s", magic, magicNumber, insteadOf(data))
+		s.fail("it begins with %q, but a GGUF file begins with %q%s", magic, magicNumber, insteadOf(data))
 	}
 	f := &File{Version: s.u32("the version")}
 	switch {
@@ -248,7 +248,7 @@ func (s *scanner) tensor() Tensor {
 	for i := range t.Shape {
 		n := s.u64("a dimension")
 		if n > 1<<48 {
-			s.fail("tensor %q has a dimension of %d", t.Name, n)
+			s.fail("tensor %q has a dimension of %d; want 1 or more", t.Name, n)
 			return t
 		}
 		t.Shape[len(t.Shape)-1-i] = int(n)
@@ -256,7 +256,7 @@ func (s *scanner) tensor() Tensor {
 	t.Type = Type(s.u32("a tensor's type"))
 	offset := s.u64("a tensor's offset")
 	if s.err == nil && offset > 1<<62 {
-		s.fail("tensor %q begins at byte %d of the data", t.Name, offset)
+		s.fail("tensor %q begins at byte %d of the data, beyond any file", t.Name, offset)
 	}
 	t.Offset = int64(offset)
 	return t
@@ -328,7 +328,8 @@ func (s *scanner) checkOverlap(list []Tensor) error {
 	for i := 1; i < len(order); i++ {
 		a, b := &list[order[i-1]], &list[order[i]]
 		if a.Offset+int64(len(a.Data)) > b.Offset {
-			return fmt.Errorf("gguf: %s: %w: tensors %q and %q share bytes", s.path, ErrMalformed, a.Name, b.Name)
+			return fmt.Errorf("gguf: %s: %w: tensors %q and %q share bytes; want separate bytes for "+
+				"each", s.path, ErrMalformed, a.Name, b.Name)
 		}
 	}
 	return nil

@@ -180,7 +180,7 @@ func (s *scanner) array(depth int) any {
 		s.fail("the array has value type %d, want 0 to %d", kind, types-1)
 		return nil
 	case depth == maxNesting:
-		s.fail("arrays are nested deeper than %d levels", maxNesting)
+		s.fail("arrays are nested deeper than %d levels, which is the limit", maxNesting)
 		return nil
 	}
 	n := s.count("values of an array", sizes[kind], math.MaxInt)

@@ -24,10 +24,10 @@ const (
 )
 
 // ErrAddress means that an address is not a valid URL of an HTTP server.
-var ErrAddress = errors.New("not an http or https address")
+var ErrAddress = errors.New("the URL is not an http or https address")
 
 // ErrNoModel means that a server lists no model.
-var ErrNoModel = errors.New("the server lists no model; name one")
+var ErrNoModel = errors.New("the server's /v1/models lists no model; give the name of one")
 
 // StatusError is a response with a status other than 200.
 type StatusError struct {
@@ -97,7 +97,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body, out any) e
 	}
 	defer r.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxAnswerBytes)).Decode(out); err != nil {
-		return fmt.Errorf("%s %s: the answer does not follow the interface: %w", method, c.base+path, err)
+		return fmt.Errorf("%s %s: the response is not that of OpenAI's API: %w", method, c.base+path, err)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestErrors(t *testing.T) {
 	}
 	c, _ = serve(t, http.StatusOK, "<html>")
 	if err := c.Call(t.Context(), http.MethodGet, "/x", nil, new(any)); err == nil || errors.As(err, &status) ||
-		!strings.Contains(err.Error(), "does not follow the interface") {
+		!strings.Contains(err.Error(), "not that of OpenAI's API") {
 		t.Errorf("no JSON: %v", err)
 	}
 	c, _ = serve(t, http.StatusOK, `{"data": []}`)

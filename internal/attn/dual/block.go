@@ -145,7 +145,7 @@ func (b *Batch) holds(r, from, end int) error {
 			return &plan.Error{Code: plan.E22,
 				Asked: fmt.Sprintf("a block of request %d at position %d, whose page %d has no window page", r, end,
 					i),
-				Supported: "sequences that hold the window pages their blocks see"}
+				Supported: "sequences with window pages for all positions to which their blocks attend"}
 		}
 		if int(tables[i]) >= b.Pages {
 			return plan.ErrTableRange(r, tables[i], b.Pages)

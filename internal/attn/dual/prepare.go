@@ -145,7 +145,7 @@ func (f *filler) checkWindows(r, p, window int) error {
 			return &plan.Error{Code: plan.E22,
 				Asked: fmt.Sprintf(
 					"request %d from position %d, whose window reaches page %d, which has no window page", r, p, i),
-				Supported: "sequences that hold the window pages their new tokens see"}
+				Supported: "sequences with window pages for all positions to which their new tokens attend"}
 		}
 		if int(tables[i]) >= b.Pages {
 			return plan.ErrTableRange(r, tables[i], b.Pages)
@@ -162,7 +162,7 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 	if f.batch.States[r.Request] != nil {
 		if p < 0 {
 			return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d from position %d", r.Request, p),
-				Supported: "sequences without padding in front"}
+				Supported: "sequences that begin at position 0 or later"}
 		}
 		if err := f.checkWindows(r.Request, p, s.params.Window); err != nil {
 			return err

@@ -74,7 +74,7 @@ func (f *sharedFiller) row(s *SharedPass, r attn.Row, sharing *plan.Sharing, rat
 	if real {
 		if p < 0 {
 			return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d from position %d", r.Request, p),
-				Supported: "sequences without padding in front"}
+				Supported: "sequences that begin at position 0 or later"}
 		}
 		if err := f.checkWindows(r.Request, p, s.params.Window); err != nil {
 			return err

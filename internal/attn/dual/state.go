@@ -103,7 +103,8 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache) error {
 	last := n/max(page, 1) - 1
 	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
-		return fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given",
+		return fmt.Errorf("%d window pages of %d tokens each were given; want a whole number of pages, with the "+
+			"last one",
 			len(windows), page)
 	}
 	from, to := int(windows[last])*TailRows, st.slot*ringOf(IndexRatio)+(n-TailRows)%ringOf(IndexRatio)
@@ -114,7 +115,7 @@ func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache
 				continue
 			}
 			if from+TailRows > t[0].Rows {
-				return fmt.Errorf("window page %d of %d", windows[last], t[0].Rows/TailRows)
+				return fmt.Errorf("window page %d does not exist; there are %d", windows[last], t[0].Rows/TailRows)
 			}
 			if err := s.dev.Copy(kernel.CopyArgs{Out: t[1].Slice(to, to+TailRows),
 				X: t[0].Slice(from, from+TailRows)}); err != nil {
@@ -230,7 +231,7 @@ func (s *State) Clone() (*State, error) {
 // group that is incomplete at n. They always have them for n = 0, and for the last 9 tokens.
 func (s *State) Truncate(n int) error {
 	if n < 0 || n > s.len {
-		return fmt.Errorf("dual: state: %d tokens cannot be truncated to %d", s.len, n)
+		return fmt.Errorf("dual: state: %d tokens cannot be truncated to %d; want a number from 0 to that", s.len, n)
 	}
 	if n == 0 {
 		s.len, s.low, s.high, s.draft = 0, 0, 0, draftMark{}
@@ -275,7 +276,8 @@ func (s *State) Release() {
 // Check returns an error unless a sequence whose next token is at position first can continue from this state.
 func (s *State) Check(sequence, first int) error {
 	if s.len != first {
-		return fmt.Errorf("sequence %d continues at position %d, its state covers %d tokens", sequence, first, s.len)
+		return fmt.Errorf("sequence %d continues at position %d, but its state covers %d "+
+			"tokens", sequence, first, s.len)
 	}
 	if err := s.holds(first); err != nil {
 		return fmt.Errorf("sequence %d: %w", sequence, err)

@@ -98,7 +98,8 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 	}
 	if f.batch.States[r.Request] != nil {
 		if p < 0 {
-			return plan.ErrLengths("request %d from position %d, sequences have no padding in front", r.Request, p)
+			return plan.ErrLengths("request %d from position %d, but sequences begin at position 0 or "+
+				"later", r.Request, p)
 		}
 		f.slots[i], seen = f.place(r.Request, p, 1), p+1
 		if page := f.batch.PageTokens; seen%page == 0 && len(f.snapshots) > 0 {

@@ -150,7 +150,8 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 	}
 	last := n/max(page, 1) - 1
 	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
-		err = fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given",
+		err = fmt.Errorf("%d window pages of %d tokens each were given; want a whole number of pages, with the last "+
+			"one",
 			len(windows), page)
 	}
 	for i := 0; err == nil && i < len(caches); i++ {
@@ -174,7 +175,7 @@ func (s *States) copy(to LinearState, slot int, from LinearState, at int) error 
 			continue
 		}
 		if (at+1)*t.rows > t.from.Rows {
-			return fmt.Errorf("window page %d of %d", at, t.from.Rows/t.rows)
+			return fmt.Errorf("window page %d does not exist; there are %d", at, t.from.Rows/t.rows)
 		}
 		if err := s.dev.Copy(kernel.CopyArgs{Out: t.to.Slice(slot*t.rows, (slot+1)*t.rows),
 			X: t.from.Slice(at*t.rows, (at+1)*t.rows)}); err != nil {
@@ -352,7 +353,8 @@ func (s *State) Release() {
 // Check returns an error unless a sequence whose next token is at position first can continue from this state.
 func (s *State) Check(sequence, first int) error {
 	if s.len != first {
-		return fmt.Errorf("sequence %d continues at position %d, its state covers %d tokens", sequence, first, s.len)
+		return fmt.Errorf("sequence %d continues at position %d, but its state covers %d "+
+			"tokens", sequence, first, s.len)
 	}
 	if s.lost {
 		return fmt.Errorf("sequence %d: a failed pass has changed its state; compute the sequence again", sequence)

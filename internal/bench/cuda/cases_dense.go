@@ -35,7 +35,7 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 	pairs := float64(requests) * (float64(rows)*float64(prefix) + float64(rows)*float64(rows)/2)
 	shape := fmt.Sprintf("%d x %d", requests, rows)
 	if prefix > 0 {
-		shape += fmt.Sprintf(" behind %d", prefix)
+		shape += fmt.Sprintf(" after %d", prefix)
 	}
 	bytes := 2 * (float64(all*heads)*float64(nope+64+values) + float64(keys)*float64(heads*(nope+values)+64))
 	return Case{

@@ -124,7 +124,7 @@ func (d *Device) fault(bits uint32) error {
 	case bits&cuda.FaultSlot != 0:
 		what = "a slot beyond its pool"
 	case bits&cuda.FaultKeys != 0:
-		what = "a row that sees keys outside their tensor"
+		what = "a row that attends to keys outside their tensor"
 	case bits&cuda.FaultRow != 0:
 		what = "a row or token outside its table"
 	case bits&cuda.FaultExpert != 0:

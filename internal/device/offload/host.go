@@ -375,7 +375,7 @@ func (h *Host) Close() error {
 		h.mu.Unlock()
 		return nil
 	}
-	h.lost = fmt.Errorf("%w: the experts in host memory were closed", kernel.ErrLost)
+	h.lost = fmt.Errorf("%w: the experts in host memory were used after Close", kernel.ErrLost)
 	list := h.serving
 	h.mu.Unlock()
 	for _, s := range list {

@@ -124,7 +124,7 @@ func ParseMachine(text string) (Machine, error) {
 	if number, kind, several := strings.Cut(name, "x"); several && number != "" && number[0] <= '9' {
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > mostGPUs {
-			return bad("%q is not a number of GPUs from 1 to %d", number, mostGPUs)
+			return bad("%q is not valid; want a number of GPUs from 1 to %d", number, mostGPUs)
 		}
 		gpus, name = n, kind
 	}

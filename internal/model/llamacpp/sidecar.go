@@ -100,7 +100,8 @@ func besideModel(path string) (_ *sidecar, err error) {
 func openHead(path string) (*sidecar, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("the draft head in the model's folder: %w; move it away to run without drafts", err)
+		return nil, fmt.Errorf("the draft head in the model's folder: %w; move this file out of the folder to run "+
+			"without drafts", err)
 	}
 	arch, _ := f.Metadata.Text("general.architecture")
 	s := &sidecar{file: f, path: path, names: heads[arch]}
@@ -186,7 +187,8 @@ func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
 	}
 	if len(problems) > 0 {
 		slices.Sort(problems)
-		return nil, fmt.Errorf("gguf: %s: %w:\n  %s\nmove it away to run without drafts", s.path, ErrUnsupported,
+		return nil, fmt.Errorf("gguf: %s: %w:\n  %s\nmove this file out of the folder to run without "+
+			"drafts", s.path, ErrUnsupported,
 			strings.Join(problems, "\n  "))
 	}
 	return s.confident(out, width), nil

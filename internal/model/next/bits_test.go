@@ -142,7 +142,7 @@ func TestStates(t *testing.T) {
 	refused("has no state of this model", w)
 	w = s.Work(plan.ModeExtend, 8)
 	w.Cached = 4
-	refused("continues at position 4, its state covers 0 tokens", w)
+	refused("continues at position 4, but its state covers 0 tokens", w)
 	w = s.Work(plan.ModeExtend, 8)
 	refused("shares its state", w, w)
 }

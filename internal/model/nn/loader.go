@@ -151,7 +151,7 @@ func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Mat
 func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	w := l.rows(name, n*out, in)
 	if w.Scale.Given() && out%w.BlockRows != 0 {
-		l.addProblem("%s has blocks of %d rows, which do not align with groups of %d rows", name, w.BlockRows, out)
+		l.addProblem("%s has blocks of %d rows, which do not divide groups of %d rows", name, w.BlockRows, out)
 		return nil
 	}
 	if !w.Data.Given() {

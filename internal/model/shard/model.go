@@ -48,7 +48,8 @@ func New(g *group.Group, list []model.Model) (model.Model, error) {
 	for i, x := range list {
 		p, ok := x.(part)
 		if !ok {
-			return nil, fmt.Errorf("shard: a model of family %s does not run on several ranks", x.Config().Family)
+			return nil, fmt.Errorf("shard: models of family %s are not supported on several ranks; use "+
+				"one", x.Config().Family)
 		}
 		m.parts = append(m.parts, p)
 		if got := p.Facts().Ranks; got != len(list) || len(list) != g.Ranks() {

@@ -71,7 +71,7 @@ func Read(r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	if d.More() {
-		return nil, fmt.Errorf("%w: text follows the JSON object", ErrFile)
+		return nil, fmt.Errorf("%w: text follows the JSON object; want a single object", ErrFile)
 	}
 	return f.table()
 }
@@ -97,7 +97,7 @@ func (f *file) table() (*Table, error) {
 		case l.Layer < 0 || l.Layer >= f.Layers:
 			return bad("there are counts of layer %d, but the file has %d layers", l.Layer, f.Layers)
 		case t.Counts[l.Layer] != nil:
-			return bad("the counts of layer %d occur twice", l.Layer)
+			return bad("the counts of layer %d occur twice; want each layer once", l.Layer)
 		case len(l.Counts) != f.Experts:
 			return bad("there are %d counts of layer %d, want one for each of %d "+
 				"experts", len(l.Counts), l.Layer, f.Experts)

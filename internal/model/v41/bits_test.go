@@ -156,7 +156,7 @@ func TestStatesAreChecked(t *testing.T) {
 	refused("has no state of this model", w)
 	w = s.Work(plan.ModeExtend, 8)
 	w.Cached = 4
-	refused("continues at position 4, its state covers 0 tokens", w)
+	refused("continues at position 4, but its state covers 0 tokens", w)
 	w = s.Work(plan.ModeExtend, 8)
 	refused("shares its state", w, w)
 	b.Step(w)

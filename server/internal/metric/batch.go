@@ -27,7 +27,7 @@ func (c batchCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	write(prometheus.GaugeValue, "store_bytes", "Bytes of files and batches.", float64(stats.Used))
 	write(prometheus.GaugeValue, "store_budget_bytes", "Maximum bytes of files and batches.", float64(stats.Budget))
-	write(prometheus.GaugeValue, "lines_running", "Lines of batches that run.", float64(stats.Flying))
+	write(prometheus.GaugeValue, "lines_running", "Lines of batches that are running.", float64(stats.Flying))
 	write(prometheus.GaugeValue, "lines_left", "Lines of batches that have not ended.", float64(stats.Left))
 	for state, n := range stats.Batches {
 		write(prometheus.GaugeValue, "batches", "Batches in the store, by state.", float64(n), "state", string(state))

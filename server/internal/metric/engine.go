@@ -100,8 +100,9 @@ func (s *snapshot) engine() {
 	s.counter("steps_between_total", "Steps of streams that ran between the operations of a step of prompts.",
 		stats.Between)
 	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the previous step.", stats.Unused)
-	s.counter("preemptions_total", "Sequences that were suspended for others.", stats.Preempted)
-	s.counter("scored_tokens_total", "Given tokens whose log probabilities were computed.", stats.ScoredTokens)
+	s.counter("preemptions_total", "Sequences that were suspended to free pages or places for others.", stats.Preempted)
+	s.counter("scored_tokens_total", "Tokens of prompts and given continuations whose log probabilities were "+
+		"computed.", stats.ScoredTokens)
 	s.counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", stats.PromptTokens)
 	s.counter("output_tokens_total", "Tokens generated.", stats.OutputTokens)
 	s.counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", kv.PromptTokens)
@@ -115,19 +116,19 @@ func (s *snapshot) engine() {
 	s.counter("draft_tokens_total", "Tokens drafted.", stats.Drafted)
 	s.counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", stats.Accepted)
 	s.counter("draft_verifies_total", "Sequences whose drafts a step verified.", stats.Verified)
-	s.counter("draft_verify_tokens_total", "Tokens that these verifications produced.", stats.VerifiedTokens)
+	s.counter("draft_verify_tokens_total", "Tokens that steps with verified drafts produced.", stats.VerifiedTokens)
 	if t := &stats.Tables; t.Bytes > 0 {
 		s.add(prometheus.GaugeValue, "table_bytes", "Memory of n-gram tables, in host memory or mapped.",
 			float64(t.Bytes))
 		s.counter("table_rows_read_total", "Rows of n-gram tables that were looked up.", t.RowsRead)
-		s.counter("table_read_bytes_total", "Bytes of those rows.", t.BytesRead)
+		s.counter("table_read_bytes_total", "Bytes of the rows of n-gram tables that were looked up.", t.BytesRead)
 	}
 	s.counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.",
 		stats.Conversions)
 	s.counter("slices_total", "Extra launches because of a kernel's limit.", stats.Slices)
 	if x := &stats.Experts; x.Choices > 0 {
-		s.add(prometheus.CounterValue, "expert_choices_total", "Choices of experts by rows, over all layers; those "+
-			"that the usage file held before are included.", x.Choices)
+		s.add(prometheus.CounterValue, "expert_choices_total", "Choices of experts by rows, over all layers; choices "+
+			"that were already in the usage file are included.", x.Choices)
 		for _, top := range []struct {
 			name  string
 			share float64
@@ -173,7 +174,7 @@ func (s *snapshot) engine() {
 			"outcome", outcome)
 	}
 	for why, n := range kv.Stops {
-		s.counter("prefix_stops_total", "Prefix lookups, by the reason why they matched no further.", n,
+		s.counter("prefix_stops_total", "Prefix lookups, by the reason why the match ended.", n,
 			"reason", prefix.Stop(why).String())
 	}
 	s.tiers()
@@ -194,7 +195,8 @@ func (s *snapshot) engine() {
 			"convert", p.Convert.String()}
 		s.counter("plan_segments_total",
 			"Plan segments that ran, by kind of rows, form, kernel and conversion.", p.Steps, labels...)
-		s.counter("plan_rows_total", "Rows of those segments.", p.Rows, labels...)
+		s.counter("plan_rows_total", "Rows of plan segments that ran, by kind of rows, form, kernel and "+
+			"conversion.", p.Rows, labels...)
 	}
 }
 
@@ -208,8 +210,9 @@ func (s *snapshot) tiers() {
 	if t.Identified {
 		kind = "all"
 	}
-	s.add(prometheus.GaugeValue, "tier_weights_identity", "How pages outside the device identify the weights: by all "+
-		"bytes; or, until those are read, by a sample, while pages stay on this machine.", 1, "kind", kind)
+	s.add(prometheus.GaugeValue, "tier_weights_identity", "1 for the way in which pages outside the device identify "+
+		"the weights: all (by all bytes), or sampled (by a sample until all bytes are read; pages then stay on this "+
+		"machine).", 1, "kind", kind)
 	s.counter("tier_restored_tokens_total", "Prompt tokens whose pages came from a tier.", t.Tokens)
 	s.counter("tier_no_memory_total", "Pages that were not copied from the device because host memory was full.",
 		t.NoRoom)

@@ -31,9 +31,11 @@ func (c eventCollector) Collect(out chan<- prometheus.Metric) {
 		{prometheus.CounterValue, "batches_total", "Batches of cache events published.", float64(stats.Batches)},
 		{prometheus.CounterValue, "dropped_total", "Batches that a slow subscriber lost.", float64(stats.Dropped)},
 		{prometheus.CounterValue, "replays_total", "Replays of kept batches.", float64(stats.Replays)},
-		{prometheus.CounterValue, "snapshots_total", "Whole states sent to subscribers that joined or missed too much.",
+		{prometheus.CounterValue, "snapshots_total", "Lists of all cached pages sent to subscribers that joined or " +
+			"missed too many events.",
 			float64(stats.Snapshots)},
-		{prometheus.CounterValue, "refused_total", "Peers and requests that were refused.", float64(stats.Refused)},
+		{prometheus.CounterValue, "refused_total", "Connections and requests for cache events that were " +
+			"refused.", float64(stats.Refused)},
 	} {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("sparrow_kv_events_"+m.name, m.help, nil, nil), m.kind,
 			m.v)

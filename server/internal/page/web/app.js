@@ -70,7 +70,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => disp
 function model() {
   served ??= ask().catch((err) => {
     served = null;
-    trouble(`The server cannot be asked for its model: ${err.message}`, err.status === 401 ? "Enter key" : "Try again");
+    trouble(`The server did not name its model: ${err.message}`, err.status === 401 ? "Enter key" : "Try again");
     throw err;
   });
   return served;

@@ -13,8 +13,8 @@ import { Answer, asCode, facts, pointed, results, said, sideBySide } from "./tur
 const builtin = {
   name: "sparrow-tiny",
   skills:
-    "This model has 10 million parameters and is there to try the server. It finds facts in long texts, solves short " +
-    "word problems, calls tools and makes small talk. It knows nothing about the world.",
+    "This model has 10 million parameters and is meant for trying the server. It finds facts in long texts, solves " +
+    "short word problems, calls tools and makes small talk. It has no knowledge of the world.",
   suggestions: [
     { question: "What is the locker number of Nora?", log: true },
     { question: "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?" },
@@ -90,7 +90,7 @@ export class Chat {
       { class: "row" },
       button("Add files", () => picker.click(), { class: "plain" }),
       picker,
-      el("span", { class: "muted small hint" }, "Enter sends, Shift+Enter breaks the line, Esc stops"),
+      el("span", { class: "muted small hint" }, "Enter sends, Shift+Enter starts a new line, Esc stops the answer"),
       this.sendButton,
       this.stopButton,
     );
@@ -286,7 +286,7 @@ export class Chat {
       m.content ? copyOf(m) : null,
       button("Retry", () => this.again(at), { class: "plain only-last", hidden: !last }),
       m.fault ? null : button("What did it look at?", () => look().catch(() => {}), { class: "plain", title: hint }),
-      button("Branch", part, { class: "plain", title: "Go on from here in another conversation" }),
+      button("Branch", part, { class: "plain", title: "Continue from here in another conversation" }),
       asCode(request),
     );
   }
@@ -317,7 +317,7 @@ export class Chat {
     return el(
       "span",
       { class: "versions small" },
-      button("\u2039", (e) => go(-1, e), { class: "plain", "aria-label": "The version before", disabled: at === 0 }),
+      button("\u2039", (e) => go(-1, e), { class: "plain", "aria-label": "The previous version", disabled: at === 0 }),
       `${at + 1} / ${list.length}`,
       button("\u203a", (e) => go(1, e), {
         class: "plain",

@@ -43,7 +43,7 @@ export class Explorer {
         "p",
         { class: "lead" },
         "For every token, the indexer of each layer chooses the tokens that attention may read. ",
-        "Record an answer, choose a token of it, and see them.",
+        "Record an answer and choose one of its tokens to see the selected tokens.",
       ),
       this.form,
       this.fault,
@@ -73,7 +73,7 @@ export class Explorer {
       el(
         "p",
         { class: "row" },
-        button("Ask an example and show it", () => show().catch((err) => this.fail(err.message)), { class: "primary" }),
+        button("Send the example", () => show().catch((err) => this.fail(err.message)), { class: "primary" }),
         this.fromChat,
       ),
       el("p", { class: "muted small" }, "The example is a question about the log of a server, of about 4,000 tokens."),
@@ -215,7 +215,7 @@ export class Explorer {
       { class: "player" },
       button("Back", () => this.choose(this.index - 1), { "aria-label": "One token back" }),
       this.player,
-      button("Next", () => this.choose(this.index + 1), { "aria-label": "One token forward" }),
+      button("Next", () => this.choose(this.index + 1), { "aria-label": "Next token" }),
       field("Token", this.slider),
       this.which,
     );
@@ -344,7 +344,7 @@ export class Explorer {
       ? ""
       : chose
         ? "Scores were not recorded."
-        : "There are no scores: nothing had to be chosen.";
+        : "There are no scores: every token was read.";
     if (looks.every((l) => l.all)) this.explainWhole();
     else if (whole) this.wholeReason = " A text this short is read completely.";
     this.tools.hidden = false;

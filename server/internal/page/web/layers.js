@@ -11,7 +11,7 @@ export class LayerPicture {
     this.names = el("div", { class: "layer-names muted small", "aria-hidden": "true" });
     this.legend = el("p", { class: "legend muted small" });
     this.axis = el("div", { class: "axis muted small" });
-    this.told = el("p", { class: "muted small pointed" }, "Point at the picture, or drag over a part to enlarge it.");
+    this.told = el("p", { class: "muted small pointed" }, "Point at the chart, or drag over a part to enlarge it.");
     this.node = el(
       "section",
       { class: "card" },

@@ -11,7 +11,7 @@ export class NeedlePath {
   constructor(find, go) {
     this.find = find;
     this.input = el("input", { type: "search", placeholder: "part of the text", onchange: () => this.search() });
-    this.grid = new Grid("Path of the needle", 60);
+    this.grid = new Grid("Selections of the chosen text", 60);
     this.told = el("p", { class: "muted" }, hint);
     this.box = el(
       "div",
@@ -42,7 +42,7 @@ export class NeedlePath {
     const { layers } = recording;
     this.legend.textContent =
       `Rows are layers, ${layers[0]} at the top to ${layers.at(-1)}; columns are tokens of the answer. ` +
-      "A stronger colour is a larger share of its tokens chosen.";
+      "The stronger the colour, the larger the share of its tokens that was chosen.";
   }
 
   search() {

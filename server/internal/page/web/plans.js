@@ -41,7 +41,7 @@ export class Plans {
     this.node = el(
       "div",
       { class: "plans page" },
-      el("h1", {}, "What runs, and why"),
+      el("h1", {}, "What is running, and why"),
       this.fault,
       el(
         "section",
@@ -58,12 +58,12 @@ export class Plans {
           el("h2", {}, "Cache"),
           this.pages,
           this.legend,
-          table("Why prompts stopped matching the cache", ["reason", "prompts"], this.stops),
+          table("Why the cached part of prompts ended", ["reason", "prompts"], this.stops),
         ),
         el(
           "section",
           { class: "card" },
-          el("h2", {}, "Where the time went"),
+          el("h2", {}, "Time of each stage"),
           table(
             "Stages of the requests that this page sent",
             ["request", "queued", "prefill", "decode", "cached"],
@@ -86,7 +86,7 @@ export class Plans {
         el(
           "p",
           { class: "muted" },
-          "What would run for a batch on any hardware, and every kernel that was turned down. ",
+          "What would run for a batch on any hardware, and every rejected kernel. ",
           "The kernels \u201csparrow\u201d are this server's own, for CPUs and Hopper GPUs; \u201cpublic\u201d are ",
           "those of other engines.",
         ),
@@ -121,7 +121,7 @@ export class Plans {
       this.fault.hidden = true;
     } catch (err) {
       this.fault.hidden = false;
-      this.fault.textContent = `The server cannot be asked: ${err.message}`;
+      this.fault.textContent = `The request failed: ${err.message}`;
       if (err.status === 401) {
         this.turn(false); // otherwise the dialog for the key would open again every second
         this.refused = true;
@@ -201,7 +201,7 @@ export class Plans {
                 el("td", { class: "number", title: r.stats.prefix?.stop ?? "" }, count(r.stats.cached ?? 0)),
               ),
             )
-        : [empty(5, "Ask something in the chat; its stages are listed here.")]),
+        : [empty(5, "Send a message in the chat; its stages are listed here.")]),
     );
   }
 
@@ -234,7 +234,7 @@ export class Plans {
       if (this.open.has(id)) out.push(had.get(id + " details") ?? this.details(p));
     }
     const same = out.length === this.rows.children.length && out.every((row, i) => row === this.rows.children[i]);
-    if (!same) this.rows.replaceChildren(...(out.length ? out : [empty(6, "No step ran yet. Ask something.")]));
+    if (!same) this.rows.replaceChildren(...(out.length ? out : [empty(6, "No step has run yet: send a message.")]));
   }
 
   step(p) {

@@ -16,12 +16,12 @@ export class Shelf {
     this.list.addEventListener("focusin", (e) => this.stopAt(e.target));
     this.search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations" });
     this.search.addEventListener("input", () => this.draw());
-    this.none = el("p", { class: "muted small", hidden: true }, "None of them has these words.");
+    this.none = el("p", { class: "muted small", hidden: true }, "No conversation contains these words.");
     this.note = el("p", { class: "note small", role: "status", hidden: true });
     this.exporter = button("Export all", () => this.exportAll(), { class: "plain" });
     this.fault = el("p", { class: "fault", role: "alert", hidden: true });
     this.picker = el("input", { type: "file", multiple: true, accept: ".json,.md,.markdown,.txt", class: "unseen" });
-    Object.assign(this.picker, { tabIndex: -1, ariaLabel: "Conversations to read" });
+    Object.assign(this.picker, { tabIndex: -1, ariaLabel: "Read conversations from files" });
     this.picker.addEventListener("change", () => this.take(this.picker.files));
     this.node = el(
       "div",
@@ -29,13 +29,13 @@ export class Shelf {
       this.search,
       this.note,
       this.list,
-      el("p", { class: "muted small keys", id: "list-keys" }, "Arrow keys: others, and what can be done with one."),
+      el("p", { class: "muted small keys", id: "list-keys" }, "Arrow keys: other conversations, and actions of one."),
       this.none,
       this.fault,
       el(
         "p",
         { class: "muted small" },
-        "Kept in this browser only. ",
+        "Stored only in this browser. ",
         button("Import", () => this.picker.click(), { class: "plain" }),
         this.exporter,
         this.picker,

@@ -53,7 +53,7 @@ export class Start {
     this.more = el(
       "p",
       { class: "row", hidden: true },
-      button("Look at it token by token", () => this.app.explore(this.body, this.found), { class: "primary" }),
+      button("Show it token by token", () => this.app.explore(this.body, this.found), { class: "primary" }),
       el("a", { href: "#chat", class: "button" }, "Chat"),
       el("a", { href: "#plans", class: "button" }, "See what ran"),
     );
@@ -65,7 +65,7 @@ export class Start {
         "p",
         { class: "lead" },
         "A model with sparse attention does not read everything again for every token it writes. ",
-        "Each layer chooses the few tokens that matter. Ask this one, and watch it find one line among 160.",
+        "Each layer chooses a few tokens by their scores. Ask this model, and see how it finds one line among 160.",
       ),
       el(
         "div",
@@ -203,7 +203,8 @@ export class Start {
       if (!err.param?.startsWith("sparrow")) throw err;
       await this.askPlain();
       this.told.hidden = false;
-      this.told.textContent = `No line is lit: this server does not record what was read. It says: ${err.message}`;
+      const why = `the server did not record the selections: ${err.message}`;
+      this.told.textContent = `No line is highlighted, because ${why}`;
     }
   }
 
@@ -285,7 +286,7 @@ export class Start {
     this.told.replaceChildren(
       `To write each token, each of ${r.layers.length} layers chose ${count(chosen)} of ${count(looks[0].keys)} `,
       `tokens (${percent(chosen, looks[0].keys)}) and read no others. `,
-      "The lit line stood out: to write ",
+      "The highlighted line has the largest sum of scores: to write ",
       quote(peak.position),
       `, layer ${peak.layer} gave ${peak.first ? "its highest score" : "one of its highest scores"} to the `,
       quote(peak.at),

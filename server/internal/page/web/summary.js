@@ -88,5 +88,5 @@ function agreement(looks) {
     if (t) any++;
     if (t === looks.length) all++;
   }
-  return `All layers agreed on ${count(all)}; ${count(any)} were looked at by at least one.`;
+  return `All layers selected ${count(all)}; at least one layer selected ${count(any)}.`;
 }
