@@ -74,8 +74,8 @@ func TestAcceptedDrafts(t *testing.T) {
 		{"above a range", [5]int32{5, 10, 40, 3, 60}, []int32{10, 101, 3, 200}},
 		{"the first is wrong", [5]int32{4, 9, 40, 1, 60}, []int32{4, 100, 1, 200}},
 	} {
-		a := kernel.AcceptArgs{Out: ints(t, 1, 4), Tokens: ints(t, 5, 1, c.tokens[:]...), Drafts: ints(t, 2, 5, drafts...),
-			Words: ints(t, 4, 5, -1, 0, 0, 0, 0, 1, 0, 100, 101, 102, -3, 1, 0, 0, 0, 3, 1, 200, 201, 202)}
+		a := kernel.AcceptArgs{Out: ints(t, 1, 4), Tokens: ints(t, 5, 1, c.tokens[:]...),
+			Drafts: ints(t, 2, 5, drafts...), Words: ints(t, 4, 5, -1, 0, 0, 0, 0, 1, 0, 100, 101, 102, -3, 1, 0, 0, 0, 3, 1, 200, 201, 202)}
 		if err := Accept(a); err != nil || !slices.Equal(I32(a.Out), c.want) {
 			t.Errorf("%s: %v, want %v, error %v", c.name, I32(a.Out), c.want, err)
 		}
@@ -158,7 +158,8 @@ func TestCombinedKeys(t *testing.T) {
 	out := ints(t, 3, 128)
 	a := kernel.CombineArgs{Out: out, Lens: ints(t, 3, 1), Window: ints(t, 3, 3, 4, -1, 6, 1, 2, 3, 7, 8, 9),
 		WindowLens: ints(t, 3, 1, 3, 2, -1), WindowBase: ints(t, 3, 1, 100, 200, 300),
-		Extra: ints(t, 3, 2, 0, 5, 6, 7, 8, 9), ExtraLens: ints(t, 3, 1, 2, 1, 9), ExtraBase: ints(t, 3, 1, 1000, 2000, 0)}
+		Extra: ints(t, 3, 2, 0, 5, 6, 7, 8, 9), ExtraLens: ints(t, 3, 1, 2, 1, 9),
+		ExtraBase: ints(t, 3, 1, 1000, 2000, 0)}
 	if err := Combine(a); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,8 @@ func TestSpreadPools(t *testing.T) {
 		err := Spread(a)
 		if n := int(I32(a.Lens)[0]); err != nil || n != len(c.want) || !slices.Equal(I32(a.Out)[:n], c.want) ||
 			slices.ContainsFunc(I32(a.Out)[n:], func(v int32) bool { return v != -1 }) {
-			t.Errorf("pools %v of %d tokens: %d keys %v, want %v, error %v", c.pools, c.seen, n, I32(a.Out), c.want, err)
+			t.Errorf("pools %v of %d tokens: %d keys %v, want %v, error %v", c.pools, c.seen, n, I32(a.Out), c.want,
+				err)
 		}
 	}
 	for _, c := range []struct {
@@ -241,7 +243,8 @@ func TestSequencesAreChecked(t *testing.T) {
 		{"held back", []int32{1, 2, 0, 0, 0, 1}, []int32{0, 1, 2}, ""},
 		{"too many held back", []int32{0, 3, 0, 0, 0, 1}, []int32{0, 1, 2}, "at most 2 can be held back"},
 		{"too many were held back", []int32{0, 1, 0, 0, 3, 0}, []int32{0, 1, 2}, "sequence 0 held back 3 rows"},
-		{"a negative number was held back", []int32{0, 1, 0, 0, -1, 0}, []int32{0, 1, 2}, "sequence 0 held back -1 rows"},
+		{"a negative number was held back", []int32{0, 1, 0, 0, -1, 0}, []int32{0, 1, 2},
+			"sequence 0 held back -1 rows"},
 		{"a negative start", []int32{-1, 1, 0, 0, 0, 0}, []int32{0, 1, 2}, "has rows -1 to 0"},
 		{"a negative number", []int32{1, -1, 0, 0, 0, 0}, []int32{0, 1, 2}, "has rows 1 to 0"},
 		{"beyond the end", []int32{1, 3, 0, 0, 0, 0}, []int32{0, 1, 2}, "has rows 1 to 4 (of 3)"},
@@ -260,8 +263,8 @@ func TestSequencesAreChecked(t *testing.T) {
 	I32(s.Spans)[0] = 2
 	I32(s.Spans)[1] = 0
 	wantArgument(t, "no rows", CheckSequences("test", s, 3, 2, 4, floats(t, 4, 1)), "")
-	got := SpanAt(&kernel.Sequences{Rows: ints(t, 4, 1, 7, 8, 9, 6), Spans: ints(t, 2, 6, 0, 1, 0, 0, 0, 0, 1, 2, 5, 1, 3,
-		1)}, 1)
+	got := SpanAt(&kernel.Sequences{Rows: ints(t, 4, 1, 7, 8, 9, 6),
+		Spans: ints(t, 2, 6, 0, 1, 0, 0, 0, 0, 1, 2, 5, 1, 3, 1)}, 1)
 	if !slices.Equal(got.Rows, []int32{8, 9}) || got.Slot != 5 || !got.Begin || got.Held != 3 || !got.Hold {
 		t.Errorf("span %+v", got)
 	}
@@ -297,11 +300,12 @@ func TestWidenedRows(t *testing.T) {
 		zero []byte
 		want [8]float32 // before scales
 	}{
-		{raw(kernel.E4M3, 1, 8, num.E4M3(1), num.E4M3(-2), 0, num.E4M3(3), num.E4M3(4), 0, num.E4M3(-6), num.E4M3(7)), nil,
-			[8]float32{1, -2, 0, 3, 4, 0, -6, 7}},
+		{raw(kernel.E4M3, 1, 8, num.E4M3(1), num.E4M3(-2), 0, num.E4M3(3), num.E4M3(4), 0, num.E4M3(-6),
+			num.E4M3(7)), nil, [8]float32{1, -2, 0, 3, 4, 0, -6, 7}},
 		{raw(kernel.E2M1x2, 1, 4, 0x21, 0x0a, 0x43, 0xf5), nil, [8]float32{0.5, 1, -1, 0, 1.5, 2, 3, -6}},
 		{raw(kernel.U4x2, 1, 4, 0x21, 0x0f, 0x98, 0x5a), []byte{2, 9}, [8]float32{-1, 0, 13, -2, -1, 0, 1, -4}},
-		{raw(kernel.U8, 1, 8, 0, 1, 128, 255, 7, 8, 9, 10), []byte{100, 8}, [8]float32{-100, -99, 28, 155, -1, 0, 1, 2}},
+		{raw(kernel.U8, 1, 8, 0, 1, 128, 255, 7, 8, 9, 10), []byte{100, 8},
+			[8]float32{-100, -99, 28, 155, -1, 0, 1, 2}},
 		{raw(kernel.I8, 1, 8, 0, 1, 0x80, 0xff, 7, 8, 9, 10), nil, [8]float32{0, 1, -128, -1, 7, 8, 9, 10}},
 	} {
 		for _, s := range scales {
@@ -318,8 +322,8 @@ func TestWidenedRows(t *testing.T) {
 						want *= factor
 					}
 					if got[i] != want {
-						t.Errorf("%v with scales of %v, factor %v: element %d is %v, want %v", d.x.DType, s.x.DType, factor,
-							i, got[i], want)
+						t.Errorf("%v with scales of %v, factor %v: element %d is %v, want %v", d.x.DType, s.x.DType,
+							factor, i, got[i], want)
 						break
 					}
 				}
@@ -368,7 +372,8 @@ func TestKeysOfWholeSequencesAreChecked(t *testing.T) {
 		want       string
 	}{
 		{"as it is", 6, 1, 4, 0, ""}, {"no keys", 0, 9, 9, 9, ""}, {"pages that are not read", 3, 1, 9, 9, ""},
-		{"a row too many", 6, 2, 4, 0, "row 2 of the page table"}, {"a negative row", 6, -1, 4, 0, "row -1 of the page"},
+		{"a row too many", 6, 2, 4, 0, "row 2 of the page table"},
+		{"a negative row", 6, -1, 4, 0, "row -1 of the page"},
 		{"all pages", 9, 1, 4, 0, ""}, {"too many keys", 10, 1, 4, 0, "attends to 10 keys"},
 		{"a page too many", 6, 1, 5, 0, "is page 5, outside the pool of 5 pages"},
 		{"a negative page", 6, 1, -1, 0, "is page -1, outside the pool"},
@@ -417,7 +422,8 @@ func TestReplacedExperts(t *testing.T) {
 	}
 	join := func(list ...kernel.ExpertWeights) (all kernel.ExpertWeights) {
 		for _, w := range list {
-			all.Gate, all.Up, all.Down = append(all.Gate, w.Gate...), append(all.Up, w.Up...), append(all.Down, w.Down...)
+			all.Gate, all.Up = append(all.Gate, w.Gate...), append(all.Up, w.Up...)
+			all.Down = append(all.Down, w.Down...)
 		}
 		return all
 	}
@@ -457,8 +463,10 @@ func TestReplacedExperts(t *testing.T) {
 		change func(*kernel.Tensor)
 		alike  bool
 	}{
-		"equal": {func(*kernel.Tensor) {}, true}, "another type": {func(x *kernel.Tensor) { x.DType = kernel.I32 }, false},
-		"more rows": {func(x *kernel.Tensor) { x.Rows++ }, false}, "more columns": {func(x *kernel.Tensor) { x.Cols++ }, false},
+		"equal":               {func(*kernel.Tensor) {}, true},
+		"another type":        {func(x *kernel.Tensor) { x.DType = kernel.I32 }, false},
+		"more rows":           {func(x *kernel.Tensor) { x.Rows++ }, false},
+		"more columns":        {func(x *kernel.Tensor) { x.Cols++ }, false},
 		"nothing":             {func(x *kernel.Tensor) { *x = kernel.Tensor{} }, false},
 		"rows that are apart": {func(x *kernel.Tensor) { x.Stride++ }, true},
 	} {
