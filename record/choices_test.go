@@ -225,7 +225,8 @@ func TestArraysOfIncompleteRowsAreRefused(t *testing.T) {
 	}{
 		{"no rows", nil, false},
 		{"too few rows", &Rows{Rows: []Row{choices(0)}}, false},
-		{"a row that was not computed", &Rows{Rows: []Row{choices(0), choices(1)}, NotComputed: []Range{{2, 3}}}, false},
+		{"a row that was not computed",
+			&Rows{Rows: []Row{choices(0), choices(1)}, NotComputed: []Range{{2, 3}}}, false},
 		{"a later row", &Rows{Rows: []Row{choices(0), choices(2)}}, false},
 		{"a layer that was not recorded", func() *Rows {
 			r := &Rows{Rows: []Row{choices(0), choices(1)}}
@@ -243,8 +244,9 @@ func TestArraysOfIncompleteRowsAreRefused(t *testing.T) {
 		}
 	}
 	for name, experts := range map[string]Experts{
-		"a layer too many": {Layer: 5, IDs: []byte{1, 0, 2, 0}}, "a negative layer": {Layer: -1, IDs: []byte{1, 0, 2, 0}},
-		"too few experts": {Layer: 3, IDs: []byte{1, 0}}, "too many experts": {Layer: 2, IDs: make([]byte, 6)}} {
+		"a layer too many": {Layer: 5, IDs: []byte{1, 0, 2, 0}},
+		"a negative layer": {Layer: -1, IDs: []byte{1, 0, 2, 0}},
+		"too few experts":  {Layer: 3, IDs: []byte{1, 0}}, "too many experts": {Layer: 2, IDs: make([]byte, 6)}} {
 		rows := &Rows{Rows: []Row{{Experts: []Experts{experts}}}}
 		if _, err := rows.ExpertArray(&mixed, 1); err == nil {
 			t.Errorf("%s: no error", name)

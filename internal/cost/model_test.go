@@ -154,8 +154,8 @@ func TestKnownDecodes(t *testing.T) {
 	}
 }
 
-// Predictions are trusted up to one and a half times the rows of each kind that were observed lately, or up to the given
-// number.
+// Predictions are trusted up to one and a half times the rows of each kind that were observed lately, or up to the
+// given number.
 func TestTrustFades(t *testing.T) {
 	m := NewModel()
 	m.Observe(&Work{Near: Rows{100, 1}, Far: Rows{40, 1}}, 1)

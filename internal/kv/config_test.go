@@ -28,7 +28,10 @@ func TestConfigurationsAreChecked(t *testing.T) {
 		{"windows", func(c *Config) { c.Window = windows }, ""},
 		{"no window pages", func(c *Config) { c.Window = Window{Tokens: 16} }, ""},
 		{"negative window pages", func(c *Config) { c.Window = windows; c.Window.Pages = -1 }, "-1 window pages"},
-		{"a negative first window page", func(c *Config) { c.Window = windows; c.Window.First = -1 }, "from page -1 on"},
+		{"a negative first window page", func(c *Config) {
+			c.Window = windows
+			c.Window.First = -1
+		}, "from page -1 on"},
 		{"windows of no token", func(c *Config) { c.Window = windows; c.Window.Tokens = 0 }, "for windows of 0 tokens"},
 		{"just enough window pages", func(c *Config) {
 			c.Window = windows
@@ -46,8 +49,8 @@ func TestConfigurationsAreChecked(t *testing.T) {
 			c.Window = windows
 			c.Window.First = math.MaxInt32/16 - 7
 		}, "window pages of 16 tokens, want at most"},
-		{"two problems", func(c *Config) { c.Pages, c.FirstPage = 0, -1 }, "the first page is -1, want 0 or more\nthere " +
-			"are 0 pages"},
+		{"two problems", func(c *Config) { c.Pages, c.FirstPage = 0, -1 }, "the first page is -1, want 0 or " +
+			"more\nthere are 0 pages"},
 	} {
 		config := good
 		c.change(&config)

@@ -3,6 +3,8 @@ package op
 import (
 	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
+// memory matches the numbers of memory without a name.
+var memory = regexp.MustCompile(`\bm\d+`)
+
 // place is a named range of device memory.
 type place struct {
 	name       string
@@ -20,25 +25,28 @@ type place struct {
 
 // Each operation launches the kernels that the golden table lists, with the grids and arguments of the table: a wrong
 // tensor, stride, number of rows, scale or flag changes a line. Addresses are shown as offsets in tensors; other
-// memory, such as scratch and weights, is numbered.
+// memory, such as scratch and weights, is numbered. A third table lists the strides of tensors whose rows are apart, by
+// a different distance in each, as far as an operation allows it.
 func TestTableOfLaunches(t *testing.T) {
 	for _, tier := range []struct {
 		name  string
 		major int
-	}{{"hopper", 9}, {"portable", 8}} {
+		apart bool
+		every bool // every field of arguments is listed, and the packing of weights
+	}{{"hopper", 9, false, true}, {"portable", 8, false, true}, {"apart", 9, true, false}} {
 		gpu := cuda.OpenDetached(cuda.Properties{Name: "detached", Major: tier.major, SMs: 132,
 			SharedOptinBytes: 232448, MemoryBytes: 1 << 37, ClusterLaunch: tier.major == 9})
 		d, err := On(gpu)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var lines []string
+		lines := []string{"weights"}
 		var places []place
-		m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16,
+		m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16, Apart: tier.apart,
+			Formats: tier.major == 9 && tier.every,
 			Made: func(name string, x kernel.Tensor) {
 				places = append(places, place{name, at(x), at(x).Add(x.Extent())})
 			}}
-		all := m.All()
 		other := map[cuda.Ptr]string{}
 		named := func(p cuda.Ptr) string {
 			if p == 0 {
@@ -54,9 +62,22 @@ func TestTableOfLaunches(t *testing.T) {
 			}
 			return other[p]
 		}
+		listed := func(field string) bool { return tier.every || strings.HasSuffix(field, "Stride") }
 		gpu.Watch(func(kernel string, l cuda.Launch, args any) {
-			lines = append(lines, fmt.Sprintf("  %s grid %v block %v shared %d cluster %v%s", kernel, l.Grid, l.Block,
-				l.Shared, l.Cluster, written(reflect.ValueOf(args), "", named)))
+			shape := ""
+			if tier.every {
+				shape = fmt.Sprintf(" grid %v block %v shared %d cluster %v", l.Grid, l.Block, l.Shared, l.Cluster)
+			}
+			line := "  " + kernel + shape + written(reflect.ValueOf(args), "", named, listed)
+			lines = append(lines, line)
+		})
+		all := m.All()
+		seen := map[string]bool{} // the experts of a layer are packed one after the other, with other addresses
+		lines = slices.DeleteFunc(lines, func(line string) bool {
+			line = memory.ReplaceAllString(line, "")
+			again := seen[line] || !tier.every
+			seen[line] = true
+			return again
 		})
 		for _, c := range all {
 			lines = append(lines, c.Name)
@@ -76,24 +97,64 @@ func TestTableOfLaunches(t *testing.T) {
 	}
 }
 
-// written returns the nonzero fields of launch arguments as text.
-func written(v reflect.Value, path string, named func(cuda.Ptr) string) string {
+// written returns those nonzero fields of launch arguments that are listed as text.
+func written(v reflect.Value, path string, named func(cuda.Ptr) string, listed func(field string) bool) string {
 	var out strings.Builder
 	for i := range v.NumField() {
 		f, name := v.Field(i), path+v.Type().Field(i).Name
 		switch {
 		case f.IsZero() || f.Type() == reflect.TypeFor[cuda.TensorMap](): // the driver encodes tensor maps
+		case f.Kind() != reflect.Struct && f.Kind() != reflect.Array && !listed(name):
 		case f.Type() == reflect.TypeFor[cuda.Ptr]():
 			fmt.Fprintf(&out, " %s %s", name, named(cuda.Ptr(f.Uint())))
 		case f.Kind() == reflect.Struct:
-			out.WriteString(written(f, name+".", named))
+			out.WriteString(written(f, name+".", named, listed))
 		case f.Kind() == reflect.Array && f.Type().Elem().Kind() == reflect.Struct:
 			for j := range f.Len() {
-				out.WriteString(written(f.Index(j), fmt.Sprintf("%s[%d].", name, j), named))
+				out.WriteString(written(f.Index(j), fmt.Sprintf("%s[%d].", name, j), named, listed))
 			}
 		default:
 			fmt.Fprintf(&out, " %s %v", name, f)
 		}
 	}
 	return out.String()
+}
+
+// A batch without rows is accepted. Where an operation still launches a kernel, it is one that has other rows.
+func TestBatchesWithoutRows(t *testing.T) {
+	gpu := cuda.OpenDetached(cuda.H200)
+	d, err := On(gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	launches := 0
+	m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16, Empty: true}
+	all := m.All()
+	gpu.Watch(func(string, cuda.Launch, any) { launches++ })
+	for _, c := range all {
+		launches = 0
+		err := kernel.Do(d, c.Op)
+		if err := d.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		switch a := c.Op.(type) {
+		case kernel.GatherArgs, kernel.UnpackArgs, kernel.IndexGatherArgs, kernel.ConvertArgs, kernel.ScoreArgs,
+			kernel.CompressArgs:
+			want = 1
+		case kernel.DualArgs:
+			want = min(a.Q.Rows, 1)
+		case kernel.DeltaArgs:
+			if a.Chunk > 0 {
+				continue // the device has no chunked form
+			}
+		}
+		if err != nil || launches != want {
+			t.Errorf("%s: %d launches, want %d, error %v", c.Name, launches, want, err)
+		}
+	}
+	gpu.Watch(nil)
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
 }

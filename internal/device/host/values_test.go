@@ -75,7 +75,8 @@ func TestAcceptedDrafts(t *testing.T) {
 		{"the first is wrong", [5]int32{4, 9, 40, 1, 60}, []int32{4, 100, 1, 200}},
 	} {
 		a := kernel.AcceptArgs{Out: ints(t, 1, 4), Tokens: ints(t, 5, 1, c.tokens[:]...),
-			Drafts: ints(t, 2, 5, drafts...), Words: ints(t, 4, 5, -1, 0, 0, 0, 0, 1, 0, 100, 101, 102, -3, 1, 0, 0, 0, 3, 1, 200, 201, 202)}
+			Drafts: ints(t, 2, 5, drafts...), Words: ints(t, 4, 5, -1, 0, 0, 0, 0, 1, 0, 100, 101, 102,
+				-3, 1, 0, 0, 0, 3, 1, 200, 201, 202)}
 		if err := Accept(a); err != nil || !slices.Equal(I32(a.Out), c.want) {
 			t.Errorf("%s: %v, want %v, error %v", c.name, I32(a.Out), c.want, err)
 		}

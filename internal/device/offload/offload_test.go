@@ -348,8 +348,8 @@ func TestRowsOfBF16(t *testing.T) {
 				for c, v := range host.RowF32(want, pair) {
 					got := host.U16(box.Results.Slice(pair, pair+1))[c]
 					if e > 0 && got != num.BF16(v) || e <= 0 && got != held[pair*hidden+c] {
-						t.Fatalf("%v, %d rows: pair %d of expert %d, column %d: %#x, want %#x", d, rows, pair, e, c, got,
-							num.BF16(v))
+						t.Fatalf("%v, %d rows: pair %d of expert %d, column %d: %#x, want %#x", d, rows, pair, e, c,
+							got, num.BF16(v))
 					}
 				}
 			}

@@ -68,9 +68,11 @@ func TestAChainHasTheHashesOfStoredPages(t *testing.T) {
 		prompt string
 		limit  int
 		want   int
-	}{{"aabbcc", 9, 3}, {"aabbcc", 3, 3}, {"aabbcc", 2, 2}, {"aabbcc", 0, 0}, {"aabbc", 9, 2}, {"a", 9, 0}, {"", 9, 0}} {
+	}{{"aabbcc", 9, 3}, {"aabbcc", 3, 3}, {"aabbcc", 2, 2}, {"aabbcc", 0, 0}, {"aabbc", 9, 2}, {"a", 9, 0},
+		{"", 9, 0}} {
 		given := []Hash{{1}}
-		if got := ix.Chain(root, tokens(c.prompt), c.limit, given); !slices.Equal(got, append(given, want[:c.want]...)) {
+		got := ix.Chain(root, tokens(c.prompt), c.limit, given)
+		if !slices.Equal(got, append(given, want[:c.want]...)) {
 			t.Errorf("%q, at most %d: %d hashes, want one in addition to %d", c.prompt, c.limit, len(got), c.want)
 		}
 	}

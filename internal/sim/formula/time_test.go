@@ -82,7 +82,8 @@ func TestAPassTakesTheSumOfItsCosts(t *testing.T) {
 				want := prices.Pass + c.rows*prices.Row + c.decode*prices.Decode +
 					time.Duration(c.keys)*prices.Keys/1000
 				if early := w.now.Sub(from); early != 0 && beside || early != want && !beside {
-					t.Errorf("windows %t, beside %t, pass %d: enqueueing took %v of %v", windows, beside, i, early, want)
+					t.Errorf("windows %t, beside %t, pass %d: enqueueing took %v of %v", windows, beside, i, early,
+						want)
 				}
 				if _, err := p.Wait(); err != nil {
 					t.Fatal(err)
@@ -163,8 +164,8 @@ func TestPartsOfAPassTakeEqualTimes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if last := i+1 == p.Len(); begun != 1 || (ended == 1) != last || d.nan {
-				t.Errorf("%s, part %d: begun %d times, ended %d times, NaN %t outside the pass", c.name, i, begun, ended,
-					d.nan)
+				t.Errorf("%s, part %d: begun %d times, ended %d times, NaN %t outside the pass", c.name, i, begun,
+					ended, d.nan)
 			}
 		}
 		if !wrong {
