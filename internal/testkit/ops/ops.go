@@ -191,7 +191,7 @@ func (m *Maker) All() []Case {
 		Pool: m.entries("pool", 6, 64)})
 	add("combine", kernel.CombineArgs{Out: m.ints("out", t, 768), Lens: m.ints("lens", t, 1),
 		Window: m.ints("window", t, 128), WindowLens: m.ints("window lens", t, 1),
-		WindowBase: m.ints("window base", t, 1), Extra: m.ints("extra", t, 600), ExtraLens: m.ints("extra lens", t, 1),
+		WindowBase: m.ints("window base", t, 1), Extra: m.ints("extra", t, 640), ExtraLens: m.ints("extra lens", t, 1),
 		ExtraBase: m.ints("extra base", t, 1)})
 	add("store index", kernel.IndexStoreArgs{Key: m.rows("key", t, 128), Weight: m.f32("weight", 1, 128),
 		Bias: m.f32("bias", 1, 128), Eps: 1e-6, Angles: m.f32("angles", t, 64), Pairing: kernel.Interleaved,
