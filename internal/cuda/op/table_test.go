@@ -103,7 +103,11 @@ func written(v reflect.Value, path string, named func(cuda.Ptr) string, listed f
 	for i := range v.NumField() {
 		f, name := v.Field(i), path+v.Type().Field(i).Name
 		switch {
-		case f.IsZero() || f.Type() == reflect.TypeFor[cuda.TensorMap](): // the driver encodes tensor maps
+		case f.IsZero():
+		case f.Type() == reflect.TypeFor[cuda.TensorMap]():
+			m := f.Interface().(cuda.TensorMap)
+			base, dims, strides := m.Plain()
+			fmt.Fprintf(&out, " %s %s %v by %v", name, named(base), dims, strides)
 		case f.Kind() != reflect.Struct && f.Kind() != reflect.Array && !listed(name):
 		case f.Type() == reflect.TypeFor[cuda.Ptr]():
 			fmt.Fprintf(&out, " %s %s", name, named(cuda.Ptr(f.Uint())))
