@@ -97,6 +97,73 @@ func TestTableOfLaunches(t *testing.T) {
 	}
 }
 
+// Each argument that an operation gives to a launcher is accepted or refused as in the golden table if it is missing,
+// negative, too large, or has another alignment.
+func TestTableOfRefusedLaunches(t *testing.T) {
+	gpu := cuda.OpenDetached(cuda.H200)
+	d, err := On(gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16}
+	all := m.All()
+	given := map[reflect.Type]reflect.Value{} // the first arguments of each type
+	gpu.Watch(func(_ string, _ cuda.Launch, args any) {
+		if v := reflect.ValueOf(args); !given[v.Type()].IsValid() {
+			given[v.Type()] = v
+		}
+	})
+	for _, c := range all {
+		_ = kernel.Do(d, c.Op) // TestTableOfLaunches lists what is refused
+		if err := d.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gpu.Watch(nil)
+	var lines []string
+	kernels := reflect.ValueOf(d.kernels)
+	// The table of package cuda has these launchers.
+	listed := []string{"CombineV4", "CompressGroups", "ComputeAngles", "FindCandidates", "GateRows", "HeadNorm",
+		"HyperMix", "HyperPost", "PickRows", "PrepareIndexQueries", "RouteExperts", "SampleRows", "SelectTopK",
+		"SelectedScores", "TallyChoices", "WriteIndexKeys", "WriteV4"}
+	for i := range kernels.NumMethod() {
+		call, typ := kernels.Method(i), kernels.Method(i).Type()
+		if slices.Contains(listed, kernels.Type().Method(i).Name) || typ.NumIn() != 2 || typ.NumOut() != 1 || typ.In(0) != reflect.TypeOf(d.stream) ||
+			typ.In(1).Kind() != reflect.Pointer || !given[typ.In(1).Elem()].IsValid() {
+			continue
+		}
+		args := reflect.New(typ.In(1).Elem())
+		launch := func() string {
+			out := call.Call([]reflect.Value{reflect.ValueOf(d.stream), args})
+			if err, _ := out[0].Interface().(error); err != nil {
+				return "refused"
+			}
+			return "taken"
+		}
+		set := given[typ.In(1).Elem()]
+		args.Elem().Set(set)
+		if launch() != "taken" { // another launcher takes these arguments
+			continue
+		}
+		for _, line := range tables.Numbers(kernels.Type().Method(i).Name, args.Elem(), func() string {
+			changed := reflect.New(set.Type()).Elem()
+			changed.Set(args.Elem()) // launchers may change their arguments
+			defer args.Elem().Set(changed)
+			return launch()
+		}) {
+			// Addresses of this process are no part of the table.
+			lines = append(lines, address.ReplaceAllString(line, "address"))
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	tables.Check(t, "refusals.txt", lines)
+}
+
+// address matches addresses of a detached device.
+var address = regexp.MustCompile(`\b1\d{12}\b`)
+
 // written returns those nonzero fields of launch arguments that are listed as text.
 func written(v reflect.Value, path string, named func(cuda.Ptr) string, listed func(field string) bool) string {
 	var out strings.Builder
