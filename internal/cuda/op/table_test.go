@@ -128,7 +128,8 @@ func TestTableOfRefusedLaunches(t *testing.T) {
 		"SelectedScores", "TallyChoices", "WriteIndexKeys", "WriteV4"}
 	for i := range kernels.NumMethod() {
 		call, typ := kernels.Method(i), kernels.Method(i).Type()
-		if slices.Contains(listed, kernels.Type().Method(i).Name) || typ.NumIn() != 2 || typ.NumOut() != 1 || typ.In(0) != reflect.TypeOf(d.stream) ||
+		if slices.Contains(listed, kernels.Type().Method(i).Name) || typ.NumIn() != 2 || typ.NumOut() != 1 ||
+			typ.In(0) != reflect.TypeOf(d.stream) ||
 			typ.In(1).Kind() != reflect.Pointer || !given[typ.In(1).Elem()].IsValid() {
 			continue
 		}
