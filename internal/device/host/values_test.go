@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/sample"
 )
 
 // The reference and the CPU device share the operations of this file, so that a comparison of both finds no error in
@@ -479,5 +482,110 @@ func TestReplacedExperts(t *testing.T) {
 	}
 	if !alike(kernel.Tensor{}, kernel.Tensor{}) {
 		t.Error("two absent tensors are not alike")
+	}
+}
+
+// Rows of a table are read by numbers that it has.
+func TestNumbersOfTableRows(t *testing.T) {
+	for id, want := range map[int32]string{0: "", 3: "", 4: "row 4 is outside the 4 rows", -1: "row -1 is outside"} {
+		a := &kernel.TableArgs{IDs: ints(t, 2, 2, 0, 1, 2, id), Table: &kernel.Table{Values: floats(t, 4, 2)}}
+		wantArgument(t, "table", CheckTable(a), want)
+	}
+}
+
+// Tokens are drawn for every row that has parameters, with scratch memory for any vocabulary; other rows keep theirs.
+func TestDrawnTokens(t *testing.T) {
+	var s Sampler
+	for _, vocabulary := range []int{3, 200, 5} {
+		logits, ids, want := floats(t, 4, vocabulary), ints(t, 4, 1), make([]int32, 4)
+		draws, drawn := ints(t, 4, sample.DrawWords), 0
+		scratch, err := sample.NewScratch(vocabulary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range 4 {
+			best := int32((r + 1) % vocabulary)
+			RowF32(logits, r)[best] = 5
+			RowF32(logits, r)[(r+2)%vocabulary] = 4.9
+			I32(ids)[r], want[r] = best, best
+			if r == 1 {
+				continue
+			}
+			draw := sample.Draw{Inverse: 1, TopP: 1, Random: uint64(5*r+1) << 60}
+			draw.Put(RowI32(draws, r))
+			if want[r] = scratch.Choose(RowF32(logits, r), best, draw); want[r] != best {
+				drawn++
+			}
+		}
+		if err := s.Sample(kernel.SampleArgs{IDs: ids, Logits: logits, Draws: draws}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(I32(ids), want) || drawn == 0 {
+			t.Errorf("vocabulary of %d: tokens %v, want %v, %d of them not the best", vocabulary, I32(ids), want, drawn)
+		}
+	}
+}
+
+// A CPU is one device, and computes with the matrices that it prepared.
+func TestOneDeviceAndItsMatrices(t *testing.T) {
+	if err := OneDevice(kernel.Options{}); err != nil {
+		t.Error(err)
+	}
+	if err := OneDevice(kernel.Options{Ordinal: 1}); !errors.Is(err, kernel.ErrUnavailable) {
+		t.Errorf("device 1: error %v", err)
+	}
+	own := &Matrix{}
+	if m, err := Own("test", own); err != nil || m != own {
+		t.Errorf("its own matrix: %v, %v", m, err)
+	}
+	if _, err := Own("test", nil); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("a matrix of another device: error %v", err)
+	}
+}
+
+// Keys that are moved to another page have there the bytes of keys that are encoded there, for every layout.
+func TestMovedKeys(t *testing.T) {
+	for _, kind := range []layout.Kind{layout.IndexPage132, layout.IndexPage68, layout.V41Index68,
+		layout.IndexF32Row512} {
+		l, err := layout.IndexOf(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := func(pages, tokens int) kernel.Pool {
+			mem, err := kernel.New(Memory{}, kernel.U8, pages, l.PageBytes(tokens))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kernel.Pool{Mem: mem, Layout: kind, PageTokens: tokens}
+		}
+		encode := func(p kernel.Pool, slot int32, token int) {
+			page, at, err := Place("test", p, slot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := make([]float32, layout.IndexDim)
+			for i := range key {
+				key[i] = float32((i+1)*(token+3)%17) / 4
+			}
+			if err := EncodeKey(p, page, at, key, num.ScalePow2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		src, dst, want := pool(3, 4), pool(1, 7), pool(1, 7)
+		for slot := range int32(12) {
+			encode(src, slot, int(slot))
+		}
+		for _, move := range [][3]int32{{0, 5, 3}, {3, 9, 1}, {5, 0, 2}} { // to, from, keys
+			if err := MoveIndex(dst, int(move[0]), src, move[1], int(move[2])); err != nil {
+				t.Fatal(err)
+			}
+			for i := range move[2] {
+				encode(want, move[0]+i, int(move[1]+i))
+			}
+		}
+		if !bytes.Equal(Bytes(dst.Mem), Bytes(want.Mem)) {
+			t.Errorf("%v: the moved keys differ from those that were encoded in their place", kind)
+		}
+		wantArgument(t, "a slot too many", MoveIndex(dst, 0, src, 12, 1), "slot 12 is outside")
 	}
 }
