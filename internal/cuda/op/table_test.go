@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -47,6 +48,7 @@ func TestTableOfLaunches(t *testing.T) {
 			Made: func(name string, x kernel.Tensor) {
 				places = append(places, place{name, at(x), at(x).Add(x.Extent())})
 			}}
+		places = append(places, place{"faults", d.faults.Ptr(), d.faults.Ptr().Add(1)})
 		other := map[cuda.Ptr]string{}
 		named := func(p cuda.Ptr) string {
 			if p == 0 {
@@ -94,6 +96,70 @@ func TestTableOfLaunches(t *testing.T) {
 			t.Error(err)
 		}
 		tables.Check(t, "launches-"+tier.name+".txt", lines)
+	}
+}
+
+// Each tensor of each operation is accepted or refused as in the golden table if its rows are apart, if it begins at
+// its second element, and if it has another type: a requirement that is removed, or one of another tensor, changes a
+// line.
+func TestTableOfRequirements(t *testing.T) {
+	d, err := On(cuda.OpenDetached(cuda.H200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16}
+	of := func(x kernel.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
+		out, err := kernel.New(m.Memory, d, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Rows, out.Cols = x.Rows, x.Cols
+		return out
+	}
+	other := map[kernel.DType]kernel.DType{kernel.F32: kernel.BF16, kernel.BF16: kernel.F32}
+	var lines []string
+	for _, c := range m.All() {
+		op := reflect.New(reflect.TypeOf(c.Op)).Elem()
+		op.Set(reflect.ValueOf(c.Op))
+		line := c.Name + ":"
+		eachTensor(op, "", func(path string, f reflect.Value) {
+			x := f.Interface().(kernel.Tensor)
+			shifted := of(x, x.DType, x.Rows+1, x.Cols)
+			shifted.Off += int64(x.DType.Size())
+			wrong := map[string]kernel.Tensor{"apart": of(x, x.DType, x.Rows, x.Cols+16), "shifted": shifted}
+			if to, ok := other[x.DType]; ok {
+				wrong["type"] = of(x, to, x.Rows, x.Cols)
+			}
+			for _, name := range slices.Sorted(maps.Keys(wrong)) {
+				f.Set(reflect.ValueOf(wrong[name]))
+				if kernel.Do(d, op.Interface().(kernel.Op)) != nil {
+					line += " " + path + " " + name
+				}
+				f.Set(reflect.ValueOf(x))
+				if err := d.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		lines = append(lines, line)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	tables.Check(t, "requirements.txt", lines)
+}
+
+// eachTensor calls visit for each given tensor of a struct.
+func eachTensor(v reflect.Value, path string, visit func(path string, f reflect.Value)) {
+	for i := range v.NumField() {
+		switch f, name := v.Field(i), path+v.Type().Field(i).Name; {
+		case f.Type() == reflect.TypeFor[kernel.Tensor]():
+			if f.Interface().(kernel.Tensor).Given() {
+				visit(name, f)
+			}
+		case f.Kind() == reflect.Struct:
+			eachTensor(f, name+".", visit)
+		}
 	}
 }
 
