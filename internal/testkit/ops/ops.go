@@ -324,6 +324,27 @@ func (m *Maker) All() []Case {
 		LogSum: m.f32("log sum", t, 1), Logits: m.f32("logits", t, 1000)})
 	add("sample", kernel.SampleArgs{IDs: m.ints("ids", t, 1), Logits: m.f32("logits", t, 1000),
 		Draws: m.ints("draws", t, 10)})
+	add("accept", kernel.AcceptArgs{Out: m.ints("out", 1, 7), Tokens: m.ints("tokens", 9, 1),
+		Drafts: m.ints("drafts", 2, 5), Words: m.ints("words", t, 5)})
+	v41 := func(name string, pages, tokens int) kernel.Pool {
+		m.TB.Helper()
+		l, err := layout.IndexOf(layout.V41Index68)
+		if err != nil {
+			m.TB.Fatal(err)
+		}
+		return m.pool(name, layout.V41Index68, pages, l.PageBytes(tokens), tokens)
+	}
+	add("store keys of V4.1", kernel.KeyStoreArgs{Keys: m.rows("keys", t, 128), Norm: m.f32("norm", 1, 128), Eps: 1e-6,
+		Angles: m.f32("angles", t, 64), Slots: m.ints("slots", t, 1), Pool: v41("pool", 6, 64)})
+	for _, blocks := range []bool{false, true} {
+		a := kernel.ScoreArgs{Out: m.f32("out", 6, 192), Q: m.rows("q", 6, 32*128), W: m.f32("w", 6, 32),
+			Keys: v41("keys", 6, 64), Lens: m.ints("lens", 6, 1), Heads: 32, SkipUpTo: 100, Table: m.ints("table", 3, 4),
+			TableRow: m.ints("table row", 6, 1), NextN: 1}
+		if blocks {
+			a.Blocks, a.BlockKeys = m.ints("blocks", 6, 6), 32
+		}
+		add("score of V4.1", a)
+	}
 	add("tally", kernel.TallyArgs{Counts: m.ints("counts", 1, 64), IDs: m.ints("ids", t, 6),
 		Seen: m.ints("seen", t, 1)})
 	return list
