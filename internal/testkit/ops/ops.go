@@ -338,8 +338,8 @@ func (m *Maker) All() []Case {
 		Angles: m.f32("angles", t, 64), Slots: m.ints("slots", t, 1), Pool: v41("pool", 6, 64)})
 	for _, blocks := range []bool{false, true} {
 		a := kernel.ScoreArgs{Out: m.f32("out", 6, 192), Q: m.rows("q", 6, 32*128), W: m.f32("w", 6, 32),
-			Keys: v41("keys", 6, 64), Lens: m.ints("lens", 6, 1), Heads: 32, SkipUpTo: 100, Table: m.ints("table", 3, 4),
-			TableRow: m.ints("table row", 6, 1), NextN: 1}
+			Keys: v41("keys", 6, 64), Lens: m.ints("lens", 6, 1), Heads: 32, SkipUpTo: 100,
+			Table: m.ints("table", 3, 4), TableRow: m.ints("table row", 6, 1), NextN: 1}
 		if blocks {
 			a.Blocks, a.BlockKeys = m.ints("blocks", 6, 6), 32
 		}
