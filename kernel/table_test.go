@@ -15,8 +15,8 @@ import (
 )
 
 // Each tensor of each operation is accepted or refused as in the golden table if it is missing, has another type, has
-// one row or column fewer or more, has a stride that is too small, or ends beyond its buffer. Each number is accepted
-// or refused as in the table if it is negative, zero, or changed by one.
+// one row or column fewer or more, has a stride that is too small or rows that are apart, or ends beyond its buffer.
+// Each number is accepted or refused as in the table if it is negative, zero, one, or changed by one.
 func TestTableOfRefusals(t *testing.T) {
 	m := &ops.Maker{TB: t, Memory: host.Memory{}, Preparer: host.Memory{}, Activation: kernel.BF16}
 	var lines []string
@@ -84,7 +84,7 @@ func wrong(f reflect.Value) (list []value) {
 		add("-1", -1.0)
 		return list
 	case f.CanInt():
-		for _, d := range []int64{-64, -1, 0, f.Int() - 1, f.Int() + 1} {
+		for _, d := range []int64{-64, -1, 0, 1, f.Int() - 1, f.Int() + 1} {
 			if d != f.Int() && !slices.ContainsFunc(list, func(v value) bool { return v.v.Int() == d }) {
 				add(fmt.Sprint(d), d)
 			}
@@ -112,6 +112,11 @@ func wrong(f reflect.Value) (list []value) {
 	if t.Rows > 1 {
 		change("stride", func(t *kernel.Tensor) { t.Stride-- })
 	}
+	larger := func(t *kernel.Tensor) {
+		t.Buf = make(kernel.HostBuffer, t.Off+int64(t.Rows)*int64(t.Stride)*int64(t.DType.Size()))
+	}
+	change("apart", func(t *kernel.Tensor) { t.Stride += 16; larger(t) })
+	change("a row more", func(t *kernel.Tensor) { t.Rows++; larger(t) })
 	change("end", func(t *kernel.Tensor) { t.Off++ })
 	change("begin", func(t *kernel.Tensor) { t.Off = -1 })
 	return list

@@ -15,7 +15,7 @@ func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 	out := make([]int32, rows*len(s.Layers)*s.Chosen)
 	for i := range rows {
 		for _, e := range r.Rows[i].Experts {
-			if e.Layer >= len(s.Layers) || len(e.IDs) != 2*s.Chosen {
+			if e.Layer < 0 || e.Layer >= len(s.Layers) || len(e.IDs) != 2*s.Chosen {
 				return nil, fmt.Errorf("record: row %d has %d bytes of expert ids for layer %d, which does not fit "+
 					"the model", i, len(e.IDs), e.Layer)
 			}

@@ -74,6 +74,9 @@ func (s *Shape) given(row *Row, scratch []int32) (g given, err error) {
 		if x.Layer < 0 || x.Layer >= len(s.Layers) || !s.Layers[x.Layer].Experts {
 			return g, fmt.Errorf("layer %d chooses no experts in this model of %d layers", x.Layer, len(s.Layers))
 		}
+		if byLayer[x.Layer] != nil {
+			return g, fmt.Errorf("the experts of layer %d are given twice", x.Layer)
+		}
 		byLayer[x.Layer] = x
 	}
 	for l, x := range byLayer {

@@ -313,3 +313,41 @@ func gaussian(n int, deviation float64, seed uint64) []float32 {
 	}
 	return row
 }
+
+// With greedy parameters the distribution is one at the token that Sample chooses, the first of the largest logits, and
+// zero at all others, also where dst was filled before.
+func TestGreedyProbabilities(t *testing.T) {
+	for _, logits := range [][]float32{{1, 3, 2, 3}, {5, 1, 1, 1}, {0, 0, 0, 1}} {
+		s := sampler(t, greedy(), scratch(t, 4))
+		want, err := s.Sample(logits, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []float32{7, 7, 7, 7}
+		if err := s.Probabilities(got, logits, nil); err != nil {
+			t.Fatal(err)
+		}
+		for id, p := range got {
+			if one := int32(id) == want.Token; one && p != 1 || !one && p != 0 {
+				t.Errorf("logits %v: token %d has probability %v, the choice is %d", logits, id, p, want.Token)
+			}
+		}
+	}
+}
+
+// A given token has its rank and log probability; a token outside the vocabulary has none.
+func TestScoresOfGivenTokens(t *testing.T) {
+	w, logits := scratch(t, 4), []float32{1, 3, 2, 3}
+	for token, rank := range []int{4, 1, 3, 1} {
+		s, err := w.Score(logits, int32(token), 2)
+		if err != nil || s.Rank != rank || s.Token != int32(token) || len(s.Top) != 2 || s.Top[0].Token != 1 ||
+			s.Top[1].Token != 3 || math.Abs(s.Logprob-s.Top[0].Logprob-float64(logits[token]-3)) > 1e-6 {
+			t.Errorf("token %d: %+v, error %v", token, s, err)
+		}
+	}
+	for _, token := range []int32{-1, 4} {
+		if _, err := w.Score(logits, token, 0); !errors.Is(err, ErrToken) {
+			t.Errorf("token %d of a vocabulary of 4: error %v", token, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sparrow/internal/cost"
+	"sparrow/internal/kv"
 )
 
 // Invariants of this file: functions that only compute values return the right values.
@@ -194,6 +195,89 @@ func TestTheYoungestOfTheLargestRequest(t *testing.T) {
 		}
 		if f.sched.roster.youngestOf(list[0].tenant(), (*Sequence).tenant, 1) != nil {
 			t.Errorf("requests %v: a sequence of another rank was returned", c.requests)
+		}
+	}
+}
+
+// A batch with prompts has at least the smallest chunk of their tokens, one token for each prompt, and no more than it
+// may.
+func TestTheLeastTokensOfPrompts(t *testing.T) {
+	for _, c := range []struct{ prompts, most, want int }{{0, 100, SmallestChunk}, {1, 100, SmallestChunk},
+		{SmallestChunk, 100, SmallestChunk}, {SmallestChunk + 1, 100, SmallestChunk + 1}, {80, 100, 80}, {1, 5, 5},
+		{80, 50, 50}} {
+		f := &forming{prompts: make([]*Sequence, c.prompts), begun: make([]*Sequence, 7)}
+		if got := f.leastTokens(c.most); got != c.want {
+			t.Errorf("%d prompts, at most %d tokens: at least %d, want %d", c.prompts, c.most, got, c.want)
+		}
+	}
+}
+
+// Spans of recorded and of replayed rows are checked, each by itself.
+func TestSpansOfSequencesAreChecked(t *testing.T) {
+	for _, rows := range []int{0, 4} {
+		f := newTestFake(t, 8, 4, Limits{BatchTokens: 8, MaxRunning: 4, RecordRows: rows})
+		for _, c := range []struct {
+			span Span
+			ok   bool
+		}{{Span{}, true}, {Span{1, 3}, rows > 0}, {Span{2, 2}, rows > 0}, {Span{-1, 3}, false}, {Span{3, 2}, false},
+			{Span{-2, -1}, false}} {
+			for name, q := range map[string]*Sequence{"record": {Record: c.span}, "replay": {Replay: c.span}} {
+				q.Tokens = prompt(0, 4)
+				if err := f.sched.Add(q); (err == nil) != c.ok {
+					t.Errorf("%s %v, at most %d rows of a batch: error %v", name, c.span, rows, err)
+				}
+			}
+		}
+	}
+}
+
+// A prompt leaves the window pages that the prompts after it in a batch need at least: two prompts that share too few
+// window pages have chunks of equal length.
+func TestAChunkLeavesWindowPagesForOthers(t *testing.T) {
+	window := kv.Window{Pages: 5, Tokens: 4}
+	f, err := newWindowed(20, 4, window, Limits{BatchTokens: 32, MaxRunning: 4, MaxPrompts: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := mustAdd(t, f, &Sequence{Tokens: prompt(0, 16)}, 17)
+	second := mustAdd(t, f, &Sequence{Tokens: prompt(50, 16)}, 17)
+	items := mustStep(t, f)
+	for i, q := range []*Sequence{first, second} {
+		if it := find(items, q); it == nil || len(it.Tokens) != 8 {
+			t.Errorf("prompt %d has the item %+v, want eight tokens", i, it)
+		}
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
+	}
+}
+
+// As many long prompts as a batch may have are in progress, although other tenants were served less. One more begins
+// for each tenant that has none in progress while another tenant has two.
+func TestLongPromptsInProgress(t *testing.T) {
+	for _, c := range []struct {
+		tenants, later string // tenant of each prompt, and of those that arrive two batches later
+		want           int
+	}{{"abc", "", 2}, {"ab", "cd", 2}, {"aa", "a", 2}, {"aa", "b", 3}, {"aa", "bcd", 5}, {"ab", "ab", 2}} {
+		f := newTestFake(t, 1000, 4, Limits{BatchTokens: 32, MaxRunning: 8, MaxPrompts: 2})
+		most := 0
+		for _, tenants := range []string{c.tenants, c.later} {
+			for i, tenant := range tenants {
+				tokens := prompt(int32(1000*(f.steps+i)), 400)
+				mustAdd(t, f, &Sequence{Tokens: tokens, Tenant: string(tenant)}, 402)
+			}
+			for range 2 {
+				mustStep(t, f)
+				most = max(most, f.sched.Running())
+			}
+		}
+		for range 8 {
+			mustStep(t, f)
+			most = max(most, f.sched.Running())
+		}
+		if most != c.want {
+			t.Errorf("prompts of tenants %s, then %s: up to %d are in progress, want %d", c.tenants, c.later, most,
+				c.want)
 		}
 	}
 }

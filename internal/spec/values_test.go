@@ -146,3 +146,153 @@ func TestLateDraftPasses(t *testing.T) {
 		}
 	}
 }
+
+// Until a pass of the target and one of the drafter were measured, one draft is made, and blocks are neither cut nor
+// change what confidences are worth.
+func TestUnknownTimesDecideNothing(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		forward, drafts bool
+	}{{"nothing", false, false}, {"the target", true, false}, {"the drafter", false, true}} {
+		x := New(Auto(), 5)
+		if c.forward {
+			x.ForwardPass(1, 1)
+		}
+		if c.drafts {
+			x.DraftPass(1, 1, false)
+		}
+		r := x.Request()
+		if got := r.Depth(1); got != 1 {
+			t.Errorf("%s was measured: %d drafts", c.name, got)
+		}
+		if got := x.Together([]*Request{&r, &r}); got != 1 {
+			t.Errorf("%s was measured: %d drafts together", c.name, got)
+		}
+		for _, together := range []bool{false, true} {
+			list := []Proposal{{Request: &r, Drafts: 5, Confidence: [MaxDrafts]float32{-9, -9, -9}}}
+			if x.Cut(list, together); list[0].Drafts != 5 || x.worth != 0 || !x.Blind() {
+				t.Errorf("%s was measured: %d drafts of 5 are verified, confidences are worth %v s", c.name,
+					list[0].Drafts, x.worth)
+			}
+		}
+	}
+}
+
+// A step takes one pass of the target over the next token and the drafts of each sequence. With drafts it takes a pass
+// of the drafter: over a whole block, or over the kept tokens for the first draft and one for each further draft.
+func TestTheTimeOfAStep(t *testing.T) {
+	for _, block := range []int{0, 4} {
+		c := New(Auto(), block)
+		for n := 1; n <= 6; n++ {
+			for range 30 {
+				c.ForwardPass(n, 10+float64(n))
+				c.DraftPass(n, 2+0.1*float64(n), false)
+			}
+		}
+		for _, x := range []struct {
+			n                        int
+			sequences, tokens, share float64
+			want                     [2]float64 // without blocks, with blocks of four
+		}{
+			{0, 1, 1, 1, [2]float64{11, 11}},
+			{0, 3, 3, 1, [2]float64{13, 13}},
+			{2, 1, 2.5, 1, [2]float64{13 + 2.25 + 2.1, 13 + 2.4}},
+			{3, 2, 5, 1, [2]float64{18 + 2.5 + 2*2.2, 18 + 2.8}},
+			{2, 1, 2.5, 2, [2]float64{8 + 1.25 + 1.1, 8 + 1.4}},
+		} {
+			want := x.want[min(block, 1)]
+			if got := c.seconds(x.n, x.sequences, x.tokens, x.share); math.Abs(got-want) > 0.02*want {
+				t.Errorf("blocks of %d, %+v: %v s, want %v", block, x, got, want)
+			}
+		}
+	}
+}
+
+// A draft without confidence has the mean confidence of its position.
+func TestADraftWithoutConfidence(t *testing.T) {
+	var x trust
+	for range 20 {
+		x.learn(1, 2, 0.5, 1)
+		x.learn(1, -2, 0.5, 0)
+	}
+	if x.slope <= 0 || x.chance(1, 2, 0.5) <= 0.5 {
+		t.Fatalf("confidences that were right count with slope %v", x.slope)
+	}
+	if got := x.away(1, math.NaN()); got != 0 {
+		t.Errorf("a draft without confidence is %v away from the mean", got)
+	}
+	if got := x.chance(1, math.NaN(), 0.25); math.Abs(got-0.25) > 1e-12 {
+		t.Errorf("a draft without confidence has the chance %v, want the acceptance rate of 0.25", got)
+	}
+	if got := x.away(2, 3); got != 0 {
+		t.Errorf("a confidence at a position without mean is %v away from it", got)
+	}
+	if a, b := x.away(1, 100), x.away(1, -100); a != mostConfidence || b != -mostConfidence {
+		t.Errorf("confidences far from the mean are %v and %v away", a, b)
+	}
+}
+
+// What confidences are worth follows, a fiftieth with each step, the time that the best number of drafts saves compared
+// with the number chosen from acceptance rates, for all sequences together.
+func TestTheWorthOfConfidences(t *testing.T) {
+	c := New(Auto(), 5)
+	timed(c, 1, 1)
+	r := c.Request()
+	for range 60 {
+		r.Judged(5, 5)
+	}
+	c.trust.slope = 1
+	for i := 1; i <= 5; i++ {
+		c.trust.count[i] = 10 // the mean confidence is 0
+	}
+	low := Proposal{Request: &r, Drafts: 5, Confidence: [MaxDrafts]float32{-4, -4, -4, -4, -4}}
+	list := []Proposal{low, low, low}
+	best := func(t *trust) (n int, rate float64) {
+		for i := 0; i <= 5; i++ {
+			if tokens, seconds := c.expected(list, i, 3, 1, t); tokens/seconds > rate {
+				n, rate = i, tokens/seconds
+			}
+		}
+		return n, rate
+	}
+	for i := range list {
+		list[i].note()
+	}
+	n, most := best(&c.trust)
+	blind, _ := best(nil)
+	tokens, seconds := c.expected(list, blind, 3, 1, &c.trust)
+	if n >= blind {
+		t.Fatalf("%d drafts with confidences, %d without", n, blind)
+	}
+	for range 3 {
+		want := c.worth + (1-sharedDecay)*(seconds-tokens/most-c.worth)
+		if c.Seen(list); math.Abs(c.worth-want) > 1e-12 || c.worth <= 0 {
+			t.Errorf("confidences are worth %v s, want %v", c.worth, want)
+		}
+	}
+	if c.Blind() {
+		t.Error("confidences that save time are not waited for")
+	}
+}
+
+// The wait for a decision is the shortest one so far, which longer waits raise slowly, and none by more than three
+// times counts.
+func TestWaitsForADecision(t *testing.T) {
+	c := New(Auto(), 5)
+	for i, x := range []struct{ waited, want float64 }{{8, 8}, {2, 2}, {3, 2 + 0.02}, {1, 1}, {100, 1 + 0.04}} {
+		if c.Waited(x.waited); math.Abs(c.wait-x.want) > 1e-12 || c.waits != i+1 {
+			t.Errorf("after a wait of %v: %v, want %v; %d waits", x.waited, c.wait, x.want, c.waits)
+		}
+	}
+	for _, x := range []struct {
+		worth, wait float64
+		waits       int
+		blind       bool
+	}{{0, 0, 0, true}, {-1, 0, 0, true}, {1, 5, leastWaits - 1, false}, {1, 5, leastWaits, true},
+		{5, 5, leastWaits, true}, {6, 5, leastWaits, false}} {
+		c.worth, c.wait, c.waits = x.worth, x.wait, x.waits
+		if c.Blind() != x.blind {
+			t.Errorf("%+v: blind %t", x, c.Blind())
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"sync"
 	"unsafe"
 )
@@ -64,6 +65,18 @@ func openDetached(p Properties, free int64) *Device {
 			}
 		case cuStreamEndCapture:
 			store(args[1], take(1))
+		case cuTensorMapEncodeTiled:
+			m := MapSpec{Base: Ptr(args[3])}
+			for i := range args[2] {
+				m.Dims = append(m.Dims, fetch(args[4]+8*i))
+				if i > 0 {
+					m.Strides = append(m.Strides, fetch(args[5]+8*(i-1)))
+				}
+			}
+			t := m.plain()
+			for i := range len(t) / 8 {
+				store(args[0]+8*uintptr(i), uintptr(binary.LittleEndian.Uint64(t[8*i:])))
+			}
 		case cuMemGetInfo:
 			store(args[0], uintptr(max(free-int64(used), 0)))
 			store(args[1], uintptr(p.MemoryBytes))
@@ -77,7 +90,8 @@ func openDetached(p Properties, free int64) *Device {
 }
 
 // Watch calls see with every launch, before it is enqueued, and with the arguments of its kernel. Tests on machines
-// without a GPU use it to compare the launches of operations.
+// without a GPU use it to compare the launches of operations. Tensor maps of a detached device hold what they were
+// made from, see [TensorMap.Plain].
 func (d *Device) Watch(see func(kernel string, l Launch, args any)) { d.watch = see }
 
 const (
@@ -85,6 +99,9 @@ const (
 	detachedAlign   = 256     // alignment of cuMemAlloc in bytes
 	maxBlockThreads = 1024
 )
+
+// fetch reads a word of a frame, see store.
+func fetch(address uintptr) uint64 { return **(**uint64)(unsafe.Pointer(&address)) }
 
 // store writes a result of the driver to the word at an address in a frame.
 func store(address, v uintptr) {

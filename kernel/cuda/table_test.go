@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -183,23 +182,14 @@ func TestTableOfRefusals(t *testing.T) {
 			t.Errorf("%s: %v", l.name, err)
 		}
 		v := reflect.ValueOf(l.args).Elem()
-		eachField(v, "", func(path string, f reflect.Value) {
-			var parts []string
-			old := reflect.New(f.Type()).Elem()
-			old.Set(f)
-			for _, x := range others(f) {
-				f.Set(x)
-				text := "taken"
-				if err := l.call(k, s, l.args); err == nil {
-					text = "nothing to do"
-				} else if !passed(err) {
-					text = "refused"
-				}
-				parts = append(parts, fmt.Sprintf("%v: %s", x, text))
+		lines = append(lines, table.Numbers(l.name, v, func() string {
+			if err := l.call(k, s, l.args); err == nil {
+				return "nothing to do"
+			} else if !passed(err) {
+				return "refused"
 			}
-			f.Set(old)
-			lines = append(lines, fmt.Sprintf("%s %s %v; %s", l.name, path, old, strings.Join(parts, "; ")))
-		})
+			return "taken"
+		})...)
 	}
 	table.Check(t, "refusals.txt", lines)
 }
@@ -207,45 +197,4 @@ func TestTableOfRefusals(t *testing.T) {
 // passed reports whether a call passed its checks and reached the kernel or the driver.
 func passed(err error) bool {
 	return err == nil || errors.Is(err, image.ErrUnknown) || errors.Is(err, ErrClosed)
-}
-
-// eachField calls visit for each settable number of a struct.
-func eachField(v reflect.Value, path string, visit func(path string, f reflect.Value)) {
-	for i := range v.NumField() {
-		f, name := v.Field(i), path+v.Type().Field(i).Name
-		switch {
-		case !f.CanSet():
-		case f.Kind() == reflect.Struct:
-			eachField(f, name+".", visit)
-		case f.CanInt() || f.CanUint() || f.CanFloat():
-			visit(name, f)
-		}
-	}
-}
-
-// others returns wrong values for the number f.
-func others(f reflect.Value) (list []reflect.Value) {
-	add := func(v any) { list = append(list, reflect.ValueOf(v).Convert(f.Type())) }
-	switch {
-	case f.CanFloat():
-		for _, x := range []float64{0, -1, math.NaN(), math.Inf(1)} {
-			add(x)
-		}
-	case f.Type() == reflect.TypeFor[Ptr]():
-		for _, x := range []Ptr{0, 2, 4, 8} {
-			add(x)
-		}
-	case f.CanUint():
-		for _, x := range []uint64{0, f.Uint() + 1} {
-			add(x)
-		}
-	default:
-		for _, x := range []int64{-1, 0, f.Int() - 1, f.Int() + 1, 1 << 30} {
-			if !slices.ContainsFunc(list, func(v reflect.Value) bool { return v.Int() == x }) && x != f.Int() &&
-				!f.OverflowInt(x) {
-				add(x)
-			}
-		}
-	}
-	return list
 }

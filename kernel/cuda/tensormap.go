@@ -92,15 +92,31 @@ func (m *MapSpec) check() error {
 // plain returns the description of the tensor that portable kernels use instead of a tensor map: the base, five
 // dimensions in elements, five strides in bytes (src/sm80/map.cuh).
 func (m *MapSpec) plain() (t TensorMap) {
-	const dims, strides = 8, 48
 	binary.LittleEndian.PutUint64(t[:], uint64(m.Base))
 	for i, n := range m.Dims {
-		binary.LittleEndian.PutUint64(t[dims+8*i:], n)
+		binary.LittleEndian.PutUint64(t[plainDims+8*i:], n)
 	}
 	for i, n := range m.Strides {
-		binary.LittleEndian.PutUint64(t[strides+8*i:], n)
+		binary.LittleEndian.PutUint64(t[plainStrides+8*i:], n)
 	}
 	return t
+}
+
+// Offsets in a plain tensor map.
+const plainDims, plainStrides = 8, 48
+
+// Plain returns the base, the dimensions and the strides of a map of a portable or detached device, whose maps are not
+// descriptors for the copy engine.
+func (t *TensorMap) Plain() (base Ptr, dims, strides []uint64) {
+	for i := plainDims; i < plainStrides; i += 8 {
+		if n := binary.LittleEndian.Uint64(t[i:]); n > 0 {
+			dims = append(dims, n)
+		}
+	}
+	for i := range max(len(dims)-1, 0) {
+		strides = append(strides, binary.LittleEndian.Uint64(t[plainStrides+8*i:]))
+	}
+	return Ptr(binary.LittleEndian.Uint64(t[:])), dims, strides
 }
 
 // mapFrame is the memory that cuTensorMapEncodeTiled reads and writes.

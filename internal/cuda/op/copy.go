@@ -69,7 +69,7 @@ func (d *Device) Sample(a kernel.SampleArgs) error {
 	args := cuda.SampleArgs{Logits: at(a.Logits), Draws: at(a.Draws), Best: at(a.IDs), IDs: at(a.IDs),
 		Stride: stride(a.Logits), IDStride: stride(a.IDs), Rows: r.count("rows", a.Logits.Rows),
 		Columns: r.count("columns", a.Logits.Cols)}
-	if r.err != nil {
+	if r.err != nil || a.Logits.Rows == 0 {
 		return r.err
 	}
 	return d.kernels.SampleRows(d.stream, &args)

@@ -226,7 +226,7 @@ func (d *Device) Norm(a kernel.NormArgs) error {
 	if a.Weight.DType != kernel.F32 && a.Weight.DType != kernel.BF16 {
 		r.fail("the weight has type %v, this backend supports f32 and bf16", a.Weight.DType)
 	}
-	if r.err != nil {
+	if r.err != nil || a.X.Rows == 0 {
 		return r.err
 	}
 	holds := normable(a.X) && normable(a.Out) && a.Weight.Off%16 == 0

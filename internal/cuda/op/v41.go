@@ -23,9 +23,10 @@ func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
 		r.fail("keys of layout %v are gathered, this backend supports only keys in their pages", a.Keys.Layout)
 	}
 	r.dtype("q", a.Q, kernel.BF16)
-	for name, t := range map[string]kernel.Tensor{"q": a.Q, "w": a.W, "lens": a.Lens, "table row": a.TableRow} {
-		r.packed(name, t)
-	}
+	r.packed("q", a.Q)
+	r.packed("w", a.W)
+	r.packed("lens", a.Lens)
+	r.packed("table row", a.TableRow)
 	r.aligned("q", a.Q, 16)
 	args := cuda.ScoreV41Args{Pool: r.pool(a.Keys), Queries: at(a.Q), Weights: at(a.W), Table: at(a.Table),
 		TableRows: at(a.TableRow), Lengths: at(a.Lens), Scores: at(a.Out), Faults: d.faults.Ptr(),

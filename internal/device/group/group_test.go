@@ -142,6 +142,7 @@ func TestCollectives(t *testing.T) {
 				bounds[r+1] = min(bounds[r]+r, rows)
 			}
 			bounds[ranks] = rows
+			wide = tensors(t, g, random, rows, cols*ranks) // the ranks have different rows again
 			held := clone(wide)
 			must("share of rows", func(r int) error {
 				return members[r].ShareRows(kernel.ShareArgs{X: wide[r], Bounds: bounds})
@@ -277,8 +278,134 @@ func TestRanksThatAllFailGoOn(t *testing.T) {
 	if !errors.Is(err, errFault) || errors.Is(err, kernel.ErrLost) {
 		t.Fatalf("if all ranks fail: error %v", err)
 	}
-	if err := reduce(t, g, func(int) error { return nil }); err != nil {
+	x := tensors(t, g, rand.New(rand.NewPCG(4, 4)), 2, 8)
+	before := clone(x)
+	if err := g.Do(func(r int) error { return g.Member(r).Comm.AllReduce(kernel.AllReduceArgs{X: x[r]}) }); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+	for r := range x {
+		for i, v := range host.F32(x[r]) {
+			if v != sum(before, i) {
+				t.Fatalf("afterwards element %d of rank %d is %v, want %v", i, r, v, sum(before, i))
+			}
+		}
+	}
+}
+
+// Calls of two ranks are one operation only if the operation, the type and the shape of their tensors are equal; rows
+// may be apart.
+func TestWhichCallsAreOneOperation(t *testing.T) {
+	x := kernel.Tensor{DType: kernel.F32, Rows: 2, Cols: 8, Stride: 8}
+	a := call{op: "all-reduce", x: x}
+	for name, c := range map[string]struct {
+		change func(c *call)
+		alike  bool
+	}{
+		"equal":                 {func(*call) {}, true},
+		"rows that are apart":   {func(c *call) { c.x.Stride = 16 }, true},
+		"another operation":     {func(c *call) { c.op = "all-gather" }, false},
+		"another type":          {func(c *call) { c.x.DType = kernel.BF16 }, false},
+		"more rows":             {func(c *call) { c.x.Rows++ }, false},
+		"more columns":          {func(c *call) { c.x.Cols++ }, false},
+		"another output tensor": {func(c *call) { c.out = x }, true},
+	} {
+		b := a
+		c.change(&b)
+		if a.alike(&b) != c.alike || b.alike(&a) != c.alike {
+			t.Errorf("%s: one operation %t", name, a.alike(&b))
+		}
+	}
+}
+
+// described is a device with a description and its own memory.
+type described struct {
+	kernel.Device
+	name        string
+	free, total int64
+	err         error
+}
+
+func (d described) Describe() string                           { return d.name }
+func (d described) MemoryFree() (free, total int64, err error) { return d.free, d.total, d.err }
+func (d described) Close() error                               { return nil }
+
+// peer is a described device of a GPU.
+type peer struct{ described }
+
+func (peer) Peers([]kernel.Device, time.Duration) ([]kernel.Collective, error) { return nil, nil }
+
+// The free memory of a group is the least that a rank has; ranks on one memory have equal parts of it.
+func TestTheFreeMemoryOfRanks(t *testing.T) {
+	gpu := func(name string, free, total int64) kernel.Device {
+		return peer{described{Device: &ref.Device{}, name: name, free: free, total: total}}
+	}
+	host := func(free, total int64) kernel.Device {
+		return described{Device: &ref.Device{}, name: "cpu", free: free, total: total}
+	}
+	for _, c := range []struct {
+		name        string
+		ranks       []kernel.Device
+		free, total int64
+	}{
+		{"one rank", []kernel.Device{gpu("a", 30, 40)}, 30, 40},
+		{"the last has least", []kernel.Device{gpu("a", 30, 40), gpu("b", 20, 80)}, 20, 80},
+		{"the first has least", []kernel.Device{gpu("a", 20, 40), gpu("b", 30, 80)}, 20, 40},
+		{"two on one GPU", []kernel.Device{gpu("a", 30, 40), gpu("a", 30, 40)}, 15, 20},
+		{"two on one of two GPUs", []kernel.Device{gpu("a", 30, 40), gpu("b", 20, 24), gpu("a", 30, 40)}, 15, 20},
+		{"three on the host", []kernel.Device{host(30, 60), host(33, 60), host(36, 60)}, 10, 20},
+	} {
+		g := &Group{}
+		for _, d := range c.ranks {
+			g.ranks = append(g.ranks, &rank{dev: d})
+		}
+		if free, total, err := g.MemoryFree(); err != nil || free != c.free || total != c.total {
+			t.Errorf("%s: %d bytes of %d are free, want %d of %d, error %v", c.name, free, total, c.free, c.total, err)
+		}
+	}
+	g := &Group{ranks: []*rank{{dev: gpu("a", 1, 1)},
+		{dev: peer{described{Device: &ref.Device{}, name: "b", err: errFault}}}}}
+	if _, _, err := g.MemoryFree(); !errors.Is(err, errFault) || !strings.Contains(err.Error(), "rank 1 of 2") {
+		t.Errorf("a rank whose memory is not known: %v", err)
+	}
+}
+
+// A tensor that one rank has is written there only, and read from there.
+func TestATensorOfOneRank(t *testing.T) {
+	g := open(t, 3, Options{Compare: true})
+	b, err := g.Alloc(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Free(b)
+	everywhere := kernel.Tensor{Buf: b, DType: kernel.I32, Rows: 2, Cols: 1, Stride: 1}
+	if err := kernel.WriteI32(g, everywhere, []int32{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	for rank := range 3 {
+		alone := everywhere
+		alone.Buf = Alone(rank, Of(b, rank))
+		want := []int32{int32(10 + rank), int32(20 + rank)}
+		if err := kernel.WriteI32(g, alone, want); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]int32, 2)
+		if err := kernel.ReadI32(g, got, alone); err != nil || got[0] != want[0] || got[1] != want[1] {
+			t.Errorf("rank %d has %v, want %v, error %v", rank, got, want, err)
+		}
+		block := make([]byte, 8)
+		if _, err := g.Fetch(block, alone); err != nil || block[0] != byte(10+rank) || block[4] != byte(20+rank) {
+			t.Errorf("%v was fetched from rank %d, want %v, error %v", block, rank, want, err)
+		}
+		for other := rank + 1; other < 3; other++ {
+			if v := host.I32(on(everywhere, other)); v[0] != 1 || v[1] != 2 {
+				t.Errorf("rank %d has %v after a write to rank %d", other, v, rank)
+			}
+		}
+	}
+	for rank := range 3 {
+		if m := g.Member(rank); m.Rank != rank || m.Ranks != 3 || m.Comm == nil || m.Beats == nil {
+			t.Errorf("rank %d is %+v", rank, m)
+		}
 	}
 }
 

@@ -276,17 +276,10 @@ func TestBitsOfMovedExperts(t *testing.T) {
 	}
 }
 
-// A device with bf16 rows gets results that were rounded once.
-func TestRowsOfBF16(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 5))
-	w, far := weights(t, r, kernel.BF16), open(t)
-	h := newHost(t, far, offload.Options{})
-	w.Methods = methods(t, "rccccc", "rccccc")
-	served, err := h.Prepare(7, w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shape := kernel.MailboxShape{Activation: kernel.BF16, Hidden: hidden, Rows: 8, Pairs: 8 * top}
+// mailbox returns a mailbox that a host serves for a layer.
+func mailbox(t testing.TB, served kernel.HostExperts, d kernel.DType) *kernel.Mailbox {
+	t.Helper()
+	shape := kernel.MailboxShape{Activation: d, Hidden: hidden, Rows: 8, Pairs: 8 * top}
 	_, _, _, size := shape.Offsets()
 	memory, err := host.Memory{}.Alloc(size)
 	if err != nil {
@@ -299,34 +292,116 @@ func TestRowsOfBF16(t *testing.T) {
 	if err := served.Serve(box); err != nil {
 		t.Fatal(err)
 	}
-	a := batch(t, r, 5)
-	for row := range 5 {
-		for c, v := range host.RowF32(a.X, row) {
-			host.U16(box.X.Slice(row, row+1))[c] = num.BF16(v)
-			host.RowF32(a.X, row)[c] = num.RoundBF16(v)
+	return box
+}
+
+// A device with bf16 rows gets results that were rounded once, in the first exchange and in later ones of any size. The
+// host counts the experts that it computed, each once for an exchange, and their bytes.
+func TestRowsOfBF16(t *testing.T) {
+	for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
+		r := rand.New(rand.NewPCG(5, 5))
+		w, far := weights(t, r, d), open(t)
+		each := int64(0)
+		for _, m := range []kernel.Weight{w.Gate[0], w.Up[0], w.Down[0]} {
+			each += int64(len(host.Bytes(m.Data)))
+			if m.Scale.Given() {
+				each += int64(len(host.Bytes(m.Scale)))
+			}
+		}
+		h := newHost(t, far, offload.Options{})
+		w.Methods = methods(t, "rccccc", "rccccc")
+		served, err := h.Prepare(7, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		box := mailbox(t, served, kernel.BF16)
+		whole, err := far.PrepareExperts(w.Select([]int{0, 1, 2, 3, 4, 5}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var work offload.Work
+		for _, rows := range []int{5, 5, 8, 1, 3} {
+			a := batch(t, r, rows)
+			for row := range rows {
+				for c, v := range host.RowF32(a.X, row) {
+					host.U16(box.X.Slice(row, row+1))[c] = num.BF16(v)
+					host.RowF32(a.X, row)[c] = num.RoundBF16(v)
+				}
+			}
+			host.RowI32(a.IDs, rows/2)[1] = -1 // this row is padding
+			copy(host.I32(box.IDs), host.I32(a.IDs))
+			held := append([]uint16(nil), host.U16(box.Results)...) // results of other pairs are not written
+			box.Post(kernel.Message{Layer: 7, Rows: rows, Top: top, Limit: a.Limit})
+			if err := box.Await(time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			want := tensor(t, kernel.F32, rows*top, hidden, func([]byte) {})
+			if err := far.ExpertRows(kernel.ExpertRowsArgs{Results: want, X: a.X, IDs: a.IDs, Experts: whole,
+				Limit: a.Limit}); err != nil {
+				t.Fatal(err)
+			}
+			chosen := map[int32]bool{}
+			for pair, e := range host.I32(a.IDs) {
+				if e > 0 {
+					chosen[e] = true
+				}
+				for c, v := range host.RowF32(want, pair) {
+					got := host.U16(box.Results.Slice(pair, pair+1))[c]
+					if e > 0 && got != num.BF16(v) || e <= 0 && got != held[pair*hidden+c] {
+						t.Fatalf("%v, %d rows: pair %d of expert %d, column %d: %#x, want %#x", d, rows, pair, e, c,
+							got, num.BF16(v))
+					}
+				}
+			}
+			before := work.Busy
+			work.Exchanges++
+			work.Experts += int64(len(chosen))
+			work.Bytes += int64(len(chosen)) * each
+			got := h.Work()
+			if work.Busy = got.Busy; got != work || got.Busy < before {
+				t.Errorf("%v, %d rows: the host counts %+v, want %+v", d, rows, got, work)
+			}
+		}
+		if work.Busy <= 0 {
+			t.Errorf("%v: computing experts took no time", d)
 		}
 	}
-	host.RowI32(a.IDs, 2)[1] = -1 // this row is padding
-	copy(host.I32(box.IDs), host.I32(a.IDs))
-	box.Post(kernel.Message{Layer: 7, Rows: 5, Top: top, Limit: a.Limit})
-	if err := box.Await(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := far.PrepareExperts(w.Select([]int{0, 1, 2, 3, 4, 5}))
+}
+
+// A message that does not fit the mailbox or the layer is answered with an error that says why; the next message is
+// computed.
+func TestMessagesThatDoNotFit(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	w := weights(t, r, kernel.BF16)
+	w.Methods = methods(t, "cccccc", "cccccc")
+	h := newHost(t, open(t), offload.Options{})
+	served, err := h.Prepare(7, w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := tensor(t, kernel.F32, 5*top, hidden, func([]byte) {})
-	if err := far.ExpertRows(kernel.ExpertRowsArgs{Results: want, X: a.X, IDs: a.IDs, Experts: whole,
-		Limit: a.Limit}); err != nil {
-		t.Fatal(err)
-	}
-	for pair, e := range host.I32(a.IDs) {
-		for c, v := range host.RowF32(want, pair) {
-			got := host.U16(box.Results.Slice(pair, pair+1))[c]
-			if e > 0 && got != num.BF16(v) || e <= 0 && got != 0 {
-				t.Fatalf("pair %d of expert %d, column %d: %#x, want %#x", pair, e, c, got, num.BF16(v))
-			}
+	box := mailbox(t, served, kernel.F32)
+	for _, c := range []struct {
+		name             string
+		layer, rows, top int
+		expert           int32
+		want             string
+	}{
+		{"all rows", 7, 8, top, 5, ""},
+		{"no rows", 7, 0, top, 0, ""},
+		{"an unknown layer", 6, 1, top, 0, "the layer is unknown"},
+		{"rows without choices", 7, 1, 0, 0, "or 1 rows of 0 choices do not fit"},
+		{"too many rows", 7, 9, top, 0, "want at most 8 rows"},
+		{"more rows of fewer choices", 7, 9, 1, 0, "want at most 8 rows"},
+		{"too many choices", 7, 5, 5, 0, "want at most 4 rows"},
+		{"an expert too many", 7, 1, top, experts, "row 0 chose expert 6, outside the 6 experts"},
+	} {
+		for i := range host.I32(box.IDs) {
+			host.I32(box.IDs)[i] = c.expert
+		}
+		box.Post(kernel.Message{Layer: c.layer, Rows: c.rows, Top: c.top, Limit: 7})
+		err := box.Await(time.Minute)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}
 }

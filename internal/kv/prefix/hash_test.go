@@ -1,6 +1,9 @@
 package prefix
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // The literals were computed without this code, with another implementation of SHA-256: sha256(parent || tokens as
 // little-endian int32) under sha256(len||domain||len||identity||len||salt). The literals may change only if the number
@@ -40,4 +43,37 @@ func newIndex(t testing.TB, c Config) *Index {
 		t.Fatal(err)
 	}
 	return ix
+}
+
+// A chain has one hash for each full page of a prompt, up to a limit: the hashes under which Add stores these pages.
+func TestAChainHasTheHashesOfStoredPages(t *testing.T) {
+	ix := newIndex(t, Config{Pages: 8, PageTokens: 2})
+	add(t, ix, "salt", "aabbcc", 4, 2, 7)
+	root := ix.Root([]byte("salt"))
+	var want []Hash
+	before := root
+	for i, page := range []Page{4, 2, 7} {
+		e, ok := ix.Entry(page)
+		if !ok || e.Root != root || e.Parent != before || e.Hash != PageHash(before, tokens("aabbcc"[2*i:2*i+2])) ||
+			!slices.Equal(e.Tokens, tokens("aabbcc"[2*i:2*i+2])) {
+			t.Errorf("page %d has the entry %+v, want root %v and parent %v", page, e, root, before)
+		}
+		before = e.Hash
+		want = append(want, e.Hash)
+	}
+	if _, ok := ix.Entry(3); ok {
+		t.Error("a page that is not stored has an entry")
+	}
+	for _, c := range []struct {
+		prompt string
+		limit  int
+		want   int
+	}{{"aabbcc", 9, 3}, {"aabbcc", 3, 3}, {"aabbcc", 2, 2}, {"aabbcc", 0, 0}, {"aabbc", 9, 2}, {"a", 9, 0},
+		{"", 9, 0}} {
+		given := []Hash{{1}}
+		got := ix.Chain(root, tokens(c.prompt), c.limit, given)
+		if !slices.Equal(got, append(given, want[:c.want]...)) {
+			t.Errorf("%q, at most %d: %d hashes, want one in addition to %d", c.prompt, c.limit, len(got), c.want)
+		}
+	}
 }

@@ -153,3 +153,60 @@ func TestEqualComparesEveryTokenOfAPage(t *testing.T) {
 		}
 	}
 }
+
+// A lookup computes a hash only where more than one page continues a prompt, or none that it has.
+func TestLookupsOfOneBranchComputeNoHashes(t *testing.T) {
+	ix := newIndex(t, Config{Pages: 8, PageTokens: 2})
+	add(t, ix, "", "aabbcc", 1, 2, 3)
+	root, sum, count := ix.Root(nil), ix.hash.sum, 0
+	ix.hash.sum = func(b []byte) [32]byte { count++; return sum(b) }
+	hashes := func(prompt string, pages, want int) {
+		t.Helper()
+		count = 0
+		if _, m := ix.Lookup(root, tokens(prompt), 0, nil); m.Pages != pages || count != want {
+			t.Errorf("%s: %d pages and %d hashes, want %d and %d", prompt, m.Pages, count, pages, want)
+		}
+	}
+	hashes("aabbcc", 3, 0)
+	hashes("aabbdd", 2, 1)
+	ix.hash.sum = sum
+	ix.Add(root, 2, 4, tokens("ee"))
+	check(t, ix)
+	ix.hash.sum = func(b []byte) [32]byte { count++; return sum(b) }
+	hashes("aabbee", 3, 0)
+	hashes("aabbcc", 3, 1)
+}
+
+// What an index reports of a page: whether it is stored, whether it is idle, and what it follows.
+func TestWhatIsKnownOfAPage(t *testing.T) {
+	ix := newIndex(t, Config{Pages: 8, PageTokens: 2})
+	add(t, ix, "", "aabb", 1, 2)
+	ix.Add(ix.Root(nil), 1, 3, tokens("cc"))
+	add(t, ix, "x", "aa", 4)
+	drop(ix, 3)
+	drop(ix, 4)
+	root, other := ix.Root(nil), ix.Root([]byte("x"))
+	for page, want := range []struct{ stored, idle bool }{{}, {true, false}, {true, false}, {true, true}, {true, true},
+		{}, {}, {}} {
+		if p := Page(page); ix.Has(p) != want.stored || ix.IsIdle(p) != want.idle {
+			t.Errorf("page %d: stored %t, idle %t", page, ix.Has(p), ix.IsIdle(p))
+		}
+	}
+	if ix.Idle() != 2 {
+		t.Errorf("%d pages are idle", ix.Idle())
+	}
+	for _, c := range []struct {
+		root         Hash
+		parent, page Page
+		want         bool
+	}{
+		{root, None, 1, true}, {root, 1, 2, true}, {root, 1, 3, true}, {other, None, 4, true},
+		{root, None, 2, false}, {root, 2, 3, false}, {root, 2, 1, false}, {other, None, 1, false},
+		{root, None, 4, false}, {root, 1, 5, false}, {root, 5, 2, false}, {root, -2, 2, false}, {root, 8, 2, false},
+		{Hash{1}, None, 1, false}, {root, None, 5, false},
+	} {
+		if got := ix.Follows(c.root, c.parent, c.page); got != c.want {
+			t.Errorf("page %d follows page %d: %t", c.page, c.parent, got)
+		}
+	}
+}

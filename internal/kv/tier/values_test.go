@@ -3,6 +3,7 @@ package tier
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -241,5 +242,54 @@ func TestKeptConnections(t *testing.T) {
 	}
 	if _, err := c.Do("PING"); err == nil {
 		t.Error("the connection was not closed")
+	}
+}
+
+// Pages expire in the store if its URL says so, after as many whole seconds; another server finds them until then.
+func TestPagesOfAStoreExpire(t *testing.T) {
+	for query, seconds := range map[string]string{"": "", "?ttl=90s": "90", "?ttl=1h30m": "5400", "?ttl=2500ms": "2"} {
+		server := respserver.Start(t)
+		first := openStack(t, Options{StoreURL: server.URL() + query}, spec)
+		const pages = 64 // fewer are not fetched from a store
+		list := chain(first, 3, pages)
+		keys := keysOf(list)
+		keep(t, first, list, Stored)
+		expiring := 0
+		if seconds != "" {
+			expiring = server.Len()
+		}
+		if got := server.Expiring(seconds); server.Len() != pages || got != expiring {
+			t.Errorf("%q: %d pages are stored, %d of them expire after %s s", query, server.Len(), got, seconds)
+		}
+		second := openStack(t, Options{StoreURL: server.URL()}, spec)
+		if n, why := bring(t, second, keys, rows(3, spec.Bytes)); n != pages {
+			t.Errorf("%q: another server found %d of %d pages: %q", query, n, pages, why)
+		}
+	}
+}
+
+// A page has at least one token and one byte, at most as many bytes as a length can tell, and names of a bounded
+// length.
+func TestSpecsAreChecked(t *testing.T) {
+	name := strings.Repeat("x", maxNameBytes)
+	for _, c := range []struct {
+		name   string
+		change func(*Spec)
+		ok     bool
+	}{
+		{"as it is", func(*Spec) {}, true},
+		{"one token", func(s *Spec) { s.PageTokens = 1 }, true},
+		{"no token", func(s *Spec) { s.PageTokens = 0 }, false},
+		{"one byte", func(s *Spec) { s.Bytes = 1 }, true}, {"no byte", func(s *Spec) { s.Bytes = 0 }, false},
+		{"as many bytes as are possible", func(s *Spec) { s.Bytes = math.MaxInt32 }, true},
+		{"one byte more", func(s *Spec) { s.Bytes = math.MaxInt32 + 1 }, false},
+		{"long names", func(s *Spec) { s.Model, s.Layout = name, name }, true},
+		{"a model's name that is too long", func(s *Spec) { s.Model = name + "x" }, false},
+		{"a layout's name that is too long", func(s *Spec) { s.Layout = name + "x" }, false},
+	} {
+		s := spec
+		if c.change(&s); (s.Validate() == nil) != c.ok {
+			t.Errorf("%s: error %v", c.name, s.Validate())
+		}
 	}
 }

@@ -216,3 +216,49 @@ func TestNothingFits(t *testing.T) {
 		}
 	}
 }
+
+// If both phases use one method, it is the one with which decodes and prompts together lose less: the product of their
+// times is the smaller one.
+func TestTheOneMethodLosesLess(t *testing.T) {
+	seen := map[Method]int{}
+	for _, bus := range []float64{0.1, 0.3, 1, 3} {
+		for _, chunk := range []int{64, 512, 2048, 8192, 32768} {
+			a := flash(gib, 120*gib)
+			a.Layers, a.Chunk, a.OneMethod = a.Layers[:1], chunk, true
+			a.Bus.Rate *= bus
+			both := a
+			both.OneMethod = false
+			free, err := Choose(both)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Choose(a)
+			if err != nil || c.Decode != c.Prefill {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			if free.Decode == free.Prefill {
+				continue
+			}
+			product := func(m Method) float64 {
+				return a.TimesOf(1, false).of(m) * a.TimesOf(a.promptRows(), true).of(m)
+			}
+			other := Computed + Fetched - c.Decode
+			if seen[c.Decode]++; product(c.Decode) > product(other) {
+				t.Errorf("bus %v, chunk %d: %v, but the product of times is %v, and %v with %v", bus, chunk, c.Decode,
+					product(c.Decode), product(other), other)
+			}
+		}
+	}
+	if seen[Computed] == 0 || seen[Fetched] == 0 {
+		t.Errorf("not both methods were chosen: %v", seen)
+	}
+}
+
+// A device without memory for experts is no reason to refuse them: what is missing is memory of the host.
+func TestTheMissingMemoryIsNamed(t *testing.T) {
+	for device, host := range map[int64]bool{-1: false, 0: true, 1: true} {
+		if _, err := Choose(flash(device, gib)); !errors.Is(err, ErrNoRoom) || errors.Is(err, ErrHost) != host {
+			t.Errorf("%d bytes of device memory: %v", device, err)
+		}
+	}
+}

@@ -96,3 +96,42 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where an expert is follows from its methods for decodes and for prompts: whether either memory has a copy, whether it
+// may move to the device or away from it, and whether the methods are known.
+func TestEveryPairOfMethods(t *testing.T) {
+	for _, decode := range []Method{Resident, Computed, Fetched, 9} {
+		for _, prefill := range []Method{Resident, Computed, Fetched, 9} {
+			p := Split(1, 4, 0.25, Computed, Fetched) // expert 3 is in host memory
+			p.Decode[0][1], p.Prefill[0][1] = decode, prefill
+			known := decode != 9 && prefill != 9
+			if err := p.Check(1, 4); (err == nil) != known {
+				t.Errorf("%v and %v: error %v", decode, prefill, err)
+			}
+			if !known {
+				continue
+			}
+			device, host := decode == Resident || prefill == Resident, decode != Resident || prefill != Resident
+			if slices.Contains(p.Resident(0), 1) != device || slices.Contains(p.OnHost(0), 1) != host {
+				t.Errorf("%v and %v: on the device %v, on the host %v", decode, prefill, p.Resident(0), p.OnHost(0))
+			}
+			// Expert 1 is chosen less than expert 3 in the first case and more than all others in the second.
+			in, out := usage.New("x", 1, 4, 2), usage.New("x", 1, 4, 2)
+			in.Add(0, []uint64{500, 500, 500, 0})
+			out.Add(0, []uint64{500, 0, 500, 500})
+			in.Counts[0][1], in.Counts[0][0], in.Counts[0][2] = 5000, 1, 1
+			if moves := slices.ContainsFunc(p.Swaps(in), func(s Swap) bool { return s.In == 1 }); moves != !device {
+				t.Errorf("%v and %v: moves to the device: %t", decode, prefill, moves)
+			}
+			if moves := slices.ContainsFunc(p.Swaps(out), func(s Swap) bool { return s.Out == 1 }); moves != !host {
+				t.Errorf("%v and %v: moves away: %t", decode, prefill, moves)
+			}
+		}
+	}
+	p := Uniform(2, 4, 0)
+	for layer, want := range map[int]int{-1: 0, 0: 4, 1: 4, 2: 0} {
+		if m := p.Layer(layer); len(m.Decode) != want || len(m.Prefill) != want {
+			t.Errorf("layer %d has methods for %d and %d experts, want %d", layer, len(m.Decode), len(m.Prefill), want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package ops
 import (
 	"testing"
 
+	"sparrow/internal/block"
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/layout"
@@ -21,16 +22,29 @@ type Maker struct {
 	Memory     kernel.Memory
 	Preparer   kernel.Preparer
 	Activation kernel.DType
+	// Formats adds weights of types that not every device has kernels for.
+	Formats bool
+	// Apart makes rows that are apart: no two tensors with rows of equal length have the same stride.
+	Apart bool
+	// Empty makes batches without rows.
+	Empty bool
+	gap   int // number of elements between the rows of the latest tensor
 	// Made, if set, is called with the name of every tensor.
 	Made func(name string, t kernel.Tensor)
 }
 
 func (m *Maker) tensor(name string, d kernel.DType, rows, cols int) kernel.Tensor {
 	m.TB.Helper()
-	t, err := kernel.New(m.Memory, d, rows, cols)
+	gap := 0
+	if m.Apart && d != kernel.U8 && cols > 1 { // a pool is pages, and kernels read lists of numbers without gaps
+		m.gap += 16
+		gap = m.gap
+	}
+	t, err := kernel.New(m.Memory, d, rows, cols+gap)
 	if err != nil {
 		m.TB.Fatal(err)
 	}
+	t = t.Columns(0, cols)
 	if m.Made != nil {
 		m.Made(name, t)
 	}
@@ -75,15 +89,28 @@ func (m *Maker) entries(name string, pages, tokens int) kernel.Pool {
 	return m.pool(name, layout.V4Row584, pages, layout.V4Packed{}.PageBytes(tokens), tokens)
 }
 
-// weight returns a stored weight of zeros in host memory.
+// zeros returns a tensor in host memory.
+func zeros(d kernel.DType, rows, cols int) kernel.Tensor {
+	return kernel.Tensor{Buf: make(kernel.HostBuffer, rows*cols*d.Size()), DType: d, Rows: rows, Cols: cols,
+		Stride: cols}
+}
+
+// weight returns a stored weight of zeros in host memory, with scales if its type has scales.
 func weight(d kernel.DType, out, in int) kernel.Weight {
-	w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, out*in*d.Size()), DType: d, Rows: out, Cols: in,
-		Stride: in}}
-	if d == kernel.E4M3 {
-		rows, cols := (out+127)/128, (in+127)/128
+	w := kernel.Weight{Data: zeros(d, out, in/d.Values())}
+	switch d {
+	case kernel.E4M3:
 		w.BlockRows, w.BlockCols = 128, 128
-		w.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 4*rows*cols), DType: kernel.F32, Rows: rows, Cols: cols,
-			Stride: cols}
+		w.Scale = zeros(kernel.F32, (out+127)/128, (in+127)/128)
+	case kernel.E2M1x2:
+		w.BlockRows, w.BlockCols = 1, 32
+		w.Scale = zeros(kernel.E8M0, out, in/32)
+	case kernel.U4x2: // with zero points
+		w.BlockRows, w.BlockCols = 1, 128
+		w.Scale, w.Zero = zeros(kernel.F16, out, in/128), zeros(kernel.U8, out, in/128)
+	case kernel.I8:
+		w.BlockRows, w.BlockCols = 1, 64
+		w.Scale = zeros(kernel.BF16, out, in/64)
 	}
 	return w
 }
@@ -113,7 +140,11 @@ func (m *Maker) experts(d kernel.DType, n, hidden, inner int) kernel.Experts {
 
 // All returns every operation with valid arguments, with few rows and odd numbers of rows.
 func (m *Maker) All() []Case {
-	const t, heads, k = 5, 64, 700 // number of rows, heads and selected keys
+	const heads, k = 64, 700 // number of heads and selected keys
+	t, large := 5, 300       // number of rows
+	if m.Empty {
+		t, large = 0, 0
+	}
 	var list []Case
 	add := func(name string, op kernel.Op) { list = append(list, Case{name, op}) }
 	stream := func(name string, kind kernel.Pool, width int) kernel.Stream {
@@ -160,7 +191,7 @@ func (m *Maker) All() []Case {
 		Pool: m.entries("pool", 6, 64)})
 	add("combine", kernel.CombineArgs{Out: m.ints("out", t, 768), Lens: m.ints("lens", t, 1),
 		Window: m.ints("window", t, 128), WindowLens: m.ints("window lens", t, 1),
-		WindowBase: m.ints("window base", t, 1), Extra: m.ints("extra", t, 600), ExtraLens: m.ints("extra lens", t, 1),
+		WindowBase: m.ints("window base", t, 1), Extra: m.ints("extra", t, 640), ExtraLens: m.ints("extra lens", t, 1),
 		ExtraBase: m.ints("extra base", t, 1)})
 	add("store index", kernel.IndexStoreArgs{Key: m.rows("key", t, 128), Weight: m.f32("weight", 1, 128),
 		Bias: m.f32("bias", 1, 128), Eps: 1e-6, Angles: m.f32("angles", t, 64), Pairing: kernel.Interleaved,
@@ -210,7 +241,7 @@ func (m *Maker) All() []Case {
 	add("norm", kernel.NormArgs{Out: m.rows("out", t, 256), X: m.rows("x", t, 256), Weight: m.f32("weight", 1, 256),
 		Eps: 1e-6})
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3} {
-		for _, rows := range []int{t, 300} {
+		for _, rows := range []int{t, large} {
 			add("multiply "+kind.String(), kernel.MultiplyArgs{Out: m.rows("out", rows, 272), X: m.rows("x", rows, 512),
 				W: m.matrix(kind, 272, 512, kernel.Projected)})
 			add("multiply and add "+kind.String(), kernel.MultiplyArgs{Out: m.rows("out", rows, 256),
@@ -221,6 +252,18 @@ func (m *Maker) All() []Case {
 		add("project "+kind.String(), kernel.ProjectArgs{X: m.rows("x", t, 512), To: []kernel.Projection{
 			{Out: m.rows("a", t, 256), W: m.matrix(kind, 256, 512, kernel.Projected)},
 			{Out: m.f32("b", t, 64), W: m.matrix(kernel.BF16, 64, 512, kernel.Projected)}}})
+	}
+	var most []kernel.DType
+	if m.Formats {
+		most = []kernel.DType{kernel.E2M1x2, kernel.U4x2, kernel.I8, kernel.Blocks(block.Q4_K)}
+	}
+	for _, kind := range most {
+		add("multiply "+kind.String(), kernel.MultiplyArgs{Out: m.rows("out", t, 272), X: m.rows("x", t, 512),
+			W: m.matrix(kind, 272, 512, kernel.Projected)})
+	}
+	for _, kind := range most[:min(len(most), 2)] {
+		add("experts "+kind.String(), kernel.ExpertArgs{Out: m.rows("out", t, 256), X: m.rows("x", t, 256),
+			IDs: m.ints("ids", t, 3), Weights: m.f32("weights", t, 3), Experts: m.experts(kind, 8, 256, 128)})
 	}
 	add("gate", kernel.GateArgs{Out: m.rows("out", t, 256), Gate: m.rows("gate", t, 256), Up: m.rows("up", t, 256),
 		Limit: 7})
@@ -242,6 +285,10 @@ func (m *Maker) All() []Case {
 		V: m.rows("v", t, 256), Gate: m.f32("gate", t, 256), Beta: m.f32("beta", t, 2), ALog: m.f32("a", 1, 2),
 		Bias: m.f32("bias", 1, 256), State: m.f32("state", 3*256, 128), Kept: m.f32("kept", 2*256, 128),
 		Sequences: sequences(), Heads: 2, Bound: -5, Chunk: 64, First: m.ints("first", 2, 1)})
+	add("delta by rows", kernel.DeltaArgs{Out: m.rows("out", t, 256), Q: m.rows("q", t, 256), K: m.rows("k", t, 256),
+		V: m.rows("v", t, 256), Gate: m.f32("gate", t, 256), Beta: m.f32("beta", t, 2), ALog: m.f32("a", 1, 2),
+		Bias: m.f32("bias", 1, 256), State: m.f32("state", 3*256, 128), Kept: m.f32("kept", 2*256, 128),
+		Held: m.f32("held", 3*2, kernel.HeldWidth(2)), Sequences: sequences(), Heads: 2, Bound: -5})
 	add("gated norm", kernel.GatedNormArgs{Out: m.rows("out", t, 256), X: m.rows("x", t, 256),
 		Gate: m.rows("gate", t, 256), Weight: m.f32("weight", 1, 128), Heads: 2, Eps: 1e-6})
 	add("mean", kernel.MeanStreamsArgs{Out: m.rows("out", t, 256), X: m.rows("x", t, 1024), Streams: 4})
@@ -261,9 +308,10 @@ func (m *Maker) All() []Case {
 		Tokens: m.ints("tokens", t, 1), Scale: 2.5})
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3} {
 		x := m.experts(kind, 8, 256, 128)
-		for _, rows := range []int{t, 300} {
+		for _, rows := range []int{t, large} {
 			add("experts "+kind.String(), kernel.ExpertArgs{Out: m.rows("out", rows, 256), X: m.rows("x", rows, 256),
-				IDs: m.ints("ids", rows, 3), Weights: m.f32("weights", rows, 3), Experts: x, Limit: 7, Prompt: 2})
+				IDs: m.ints("ids", rows, 3), Weights: m.f32("weights", rows, 3), Experts: x, Limit: 7,
+				Prompt: min(2, rows)})
 		}
 		add("a part of experts "+kind.String(), kernel.ExpertArgs{Out: m.rows("out", t, 256), X: m.rows("x", t, 256),
 			IDs: m.ints("ids", t, 3), Weights: m.f32("weights", t, 3), Experts: x, Part: kernel.Part{First: 8, Of: 24}})
@@ -276,6 +324,27 @@ func (m *Maker) All() []Case {
 		LogSum: m.f32("log sum", t, 1), Logits: m.f32("logits", t, 1000)})
 	add("sample", kernel.SampleArgs{IDs: m.ints("ids", t, 1), Logits: m.f32("logits", t, 1000),
 		Draws: m.ints("draws", t, 10)})
+	add("accept", kernel.AcceptArgs{Out: m.ints("out", 1, 7), Tokens: m.ints("tokens", 9, 1),
+		Drafts: m.ints("drafts", 2, 5), Words: m.ints("words", t, 5)})
+	v41 := func(name string, pages, tokens int) kernel.Pool {
+		m.TB.Helper()
+		l, err := layout.IndexOf(layout.V41Index68)
+		if err != nil {
+			m.TB.Fatal(err)
+		}
+		return m.pool(name, layout.V41Index68, pages, l.PageBytes(tokens), tokens)
+	}
+	add("store keys of V4.1", kernel.KeyStoreArgs{Keys: m.rows("keys", t, 128), Norm: m.f32("norm", 1, 128), Eps: 1e-6,
+		Angles: m.f32("angles", t, 64), Slots: m.ints("slots", t, 1), Pool: v41("pool", 6, 64)})
+	for _, blocks := range []bool{false, true} {
+		a := kernel.ScoreArgs{Out: m.f32("out", 6, 192), Q: m.rows("q", 6, 32*128), W: m.f32("w", 6, 32),
+			Keys: v41("keys", 6, 64), Lens: m.ints("lens", 6, 1), Heads: 32, SkipUpTo: 100,
+			Table: m.ints("table", 3, 4), TableRow: m.ints("table row", 6, 1), NextN: 1}
+		if blocks {
+			a.Blocks, a.BlockKeys = m.ints("blocks", 6, 6), 32
+		}
+		add("score of V4.1", a)
+	}
 	add("tally", kernel.TallyArgs{Counts: m.ints("counts", 1, 64), IDs: m.ints("ids", t, 6),
 		Seen: m.ints("seen", t, 1)})
 	return list

@@ -44,6 +44,7 @@ type Server struct {
 	mu     sync.Mutex
 	mode   Mode
 	values map[string][]byte
+	times  map[string]string // seconds after which a value expires, for values that expire
 	conns  map[net.Conn]bool
 }
 
@@ -54,7 +55,8 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{listener: l, mode: Works, values: map[string][]byte{}, conns: map[net.Conn]bool{}}
+	s := &Server{listener: l, mode: Works, values: map[string][]byte{}, times: map[string]string{},
+		conns: map[net.Conn]bool{}}
 	s.wait.Go(s.accept)
 	t.Cleanup(func() {
 		l.Close()
@@ -80,6 +82,18 @@ func (s *Server) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.values)
+}
+
+// Expiring returns the number of values that expire after the given number of seconds.
+func (s *Server) Expiring(seconds string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.times {
+		if t == seconds {
+			n++
+		}
+	}
+	return n
 }
 
 // Clear removes all values.
@@ -187,6 +201,9 @@ func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
 		return []byte("+OK\r\n"), false
 	case "SET", "SETEX":
 		s.values[args[1]] = []byte(args[len(args)-1])
+		if name == "SETEX" {
+			s.times[args[1]] = args[2]
+		}
 		return []byte("+OK\r\n"), false
 	case "EXISTS":
 		n := 0
