@@ -26,7 +26,7 @@ type recordArgs struct {
 	stride                  int // bytes between records
 	scale                   int // bytes between scales of two blocks
 	blocks                  int
-	planes                  int // 1 to write planes: byte i of each dword of sixteen codes goes to dword i
+	order                   int // order in which sixteen codes are written: orderValues, orderOctets or orderQuads
 }
 
 // panelDotArgs are the arguments of kernels that multiply rows of x by a panel.
@@ -36,6 +36,14 @@ type panelDotArgs struct {
 	count       int // number of times that the kernel takes its rows; the kernel counts it down
 	pairs       int // pairs of blocks of 32
 }
+
+// Orders of sixteen codes, as bytes of a table of the kernels: one after the other, or as in planes, where each dword
+// belongs to a plane; see _asm/blockgrid.go.
+const (
+	orderValues = 16 * iota
+	orderOctets
+	orderQuads
+)
 
 const (
 	panelBytes  = 5760
@@ -51,6 +59,7 @@ type panelProduct struct {
 	unpack      func(*blockArgs)
 	grid        unsafe.Pointer // lookup table of unpack, or nil
 	planes      bool           // codes of plain blocks are in planes
+	order       int            // order of codes
 	dot8, dot4  func(*panelDotArgs)
 	mins, times bool
 	flip        uint32
@@ -96,6 +105,7 @@ var panels = func() (list [32]panelProduct) {
 		}
 		if g := grids[f]; g != nil && g.unpack != nil {
 			p.unpack, p.planes, p.grid = g.unpack, true, unsafe.Pointer(&g.points[0])
+			p.order = g.order()
 		} else {
 			p.grid = gridOf(f)
 		}
@@ -132,7 +142,7 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	if n := rows * lineBytes; len(s.results) < n {
 		s.results = alignedBytes(n)
 	}
-	s.fillRecords(c, rows, p.planes)
+	s.fillRecords(c, rows, p.order)
 	s.rows.grid, s.rows.trees = p.grid, s.tiles.sums
 	for j := 0; j < c.N; j += tileSide {
 		clear(s.results[:rows*lineBytes])
@@ -191,7 +201,7 @@ func (s *blockScratch) pairPanels(c *BlockCut, f block.Format, w []byte, ldw int
 }
 
 // fillRecords converts the rows of x into records; missing rows become zeros.
-func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
+func (s *blockScratch) fillRecords(c *BlockCut, rows, order int) {
 	blocks, scale := (c.X.k+255)/256, 4*256/c.X.group
 	if n := blocks * rows * recordBytes; len(s.records) < n {
 		s.records = alignedBytes(n + n/4)
@@ -206,7 +216,7 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 		x := c.X.row(c.X.unit(c.M0 + r))
 		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
 			to: at(s.records, r*recordBytes), stride: rows * recordBytes, scale: scale, blocks: blocks,
-			planes: flag(planes)}
+			order: order}
 		runKernel(recordsavx512, &s.record)
 	}
 }

@@ -146,9 +146,10 @@ func (e *emitter) emitPlainPanel() {
 // emitRecords writes the kernel that makes the records of a row of x.
 //
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
+//	R10, R11 temporaries
 func (e *emitter) emitRecords() {
-	e.bytesTable("recordInOrder", 16, func(i int) int { return i })
-	e.bytesTable("recordPlanes", 16, func(i int) int { return i%4*4 + i/4 })
+	orders := []func(i int) int{func(i int) int { return i }, planeOctets, planeQuads}
+	e.bytesTable("recordOrders", 48, func(i int) int { return orders[i/16](i % 16) })
 	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
 	e.op(`
 		MOVQ recordArgs_codes(AX), SI
@@ -156,14 +157,10 @@ func (e *emitter) emitRecords() {
 		MOVQ recordArgs_scales(AX), R8
 		MOVQ recordArgs_to(AX), DI
 		MOVQ recordArgs_stride(AX), R9
-		MOVQ recordArgs_blocks(AX), CX`)
-	planes := e.label("planes")
-	e.op(`
-		VBROADCASTI32X4 recordInOrder<>(SB), Z5
-		CMPQ recordArgs_planes(AX), $0
-		JE %s
-		VBROADCASTI32X4 recordPlanes<>(SB), Z5`, planes)
-	e.at(planes)
+		MOVQ recordArgs_blocks(AX), CX
+		MOVQ recordArgs_order(AX), R10
+		LEAQ recordOrders<>(SB), R11
+		VBROADCASTI32X4 (R11)(R10*1), Z5`)
 	e.loop("record", "CX", func() {
 		for i := range 4 {
 			e.op("VMOVDQU64 %d(SI), Z%d", 64*i, i)

@@ -56,7 +56,7 @@ func (k *rowDot) in(s *set, format string, args ...any) {
 }
 
 const (
-	rowConst, rowX = 24, 28
+	rowZero, rowConst, rowX = 9, 24, 28
 )
 
 type rowDot struct {
@@ -174,6 +174,7 @@ func (k *rowDot) write() {
 	k.op(`
 		XORQ BX, BX
 		MOVQ blockArgs_ahead(AX), R13
+		ADDQ blockArgs_rows(AX), R13
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX
@@ -192,7 +193,7 @@ func (k *rowDot) write() {
 		}
 	}
 	k.zero(gridResults)
-	k.zero(gridZero)
+	k.zero(rowZero)
 	loop := k.label("loop")
 	k.at(loop)
 	f.x(k)
@@ -279,9 +280,8 @@ func (k *rowDot) one(r int, s *set) {
 	k.in(s, `
 		MOVQ %d(R14), ROW
 		ADDQ BX, ROW`, 8*r)
-	for at := 0; at < k.r.bytes; at += 64 {
-		k.in(s, "PREFETCHT0 %d(ROW)(R13*1)", at)
-	}
+	k.prefetch(s.row, k.r.bytes)
+	k.in(s, "ADDQ $%d, R13", k.r.bytes)
 	switch {
 	case k.r.mins:
 		k.in(s, "MOVL %d(ROW), TMP", k.r.scale)
@@ -325,7 +325,7 @@ func (k *rowDot) nibblesX() {
 		k.op(`
 			VPDPBUSD Z%d, Z0, Z3
 			VPDPBUSD Z%d, Z0, Z3
-			VPSUBD Z3, Z%d, Z%d`, rowX+2*p, rowX+2*p+1, gridZero, rowConst+2+p)
+			VPSUBD Z3, Z%d, Z%d`, rowX+2*p, rowX+2*p+1, rowZero, rowConst+2+p)
 	}
 }
 
@@ -346,7 +346,7 @@ func (k *rowDot) q2k(s *set) {
 		VPMOVZXBW (ROW), Ymins
 		VPSRLW $4, Ymins, Ymins
 		VPMADDWD (CX), Ymins, Ymins
-		VMOVDQA64 Z%d, Zsum`, gridZero)
+		VMOVDQA64 Z%d, Zsum`, rowZero)
 	for q := range 4 {
 		from := t
 		if q > 0 {
@@ -379,7 +379,7 @@ func (k *rowDot) q3k(s *set) {
 		VPSUBD Zt3, Z%d, Zsum
 		VMOVDQU64 32(ROW), Zt0
 		VBROADCASTI64X4 (ROW), Zt4
-		VPSRLVW rowUpper4<>(SB), Zt4, Zt4`, 2+k.r.shift, gridZero)
+		VPSRLVW rowUpper4<>(SB), Zt4, Zt4`, 2+k.r.shift, rowZero)
 	for q := range 4 {
 		from, high := t, t+4
 		if q > 0 {
@@ -422,7 +422,7 @@ func (k *rowDot) q5k(s *set) {
 		VMOVDQA64 Z%d, Zsum
 		VBROADCASTI64X4 16(ROW), Zt4
 		VPSRLVW rowUpper1<>(SB), Zt4, Zt4
-		VMOVDQU64 rowUpper4<>(SB), Zt0`, gridZero)
+		VMOVDQU64 rowUpper4<>(SB), Zt0`, rowZero)
 	for q := range 4 {
 		k.in(s, `
 			VBROADCASTI64X4 %d(ROW), Zt2
@@ -506,14 +506,14 @@ func (k *rowDot) iq2s(s *set) {
 	k.in(s, `
 		VPANDD.BCST rowNibbleScales<>(SB), Zt1, Zt1
 		VPORD.BCST rowOnes<>(SB), Zt1, Zt1
-		VMOVDQA64 Z%d, Zsum`, gridZero)
+		VMOVDQA64 Z%d, Zsum`, rowZero)
 	for q := range 4 {
 		k.points(q, s)
 		k.in(s, `
 			KMOVQ %d(ROW), MASK
 			VMOVDQA64 Z%d, Zt3
 			VPSUBB Z%d, Z%d, MASK, Zt3
-			VPMADDUBSW Zt3, Zt2, Zt2`, 34+8*q, rowX+q, rowX+q, gridZero)
+			VPMADDUBSW Zt3, Zt2, Zt2`, 34+8*q, rowX+q, rowX+q, rowZero)
 		k.in(s, `
 			VPSHUFB Z%d, Zt1, Zt3
 			VPDPWSSD Zt3, Zt2, Zsum`, rowConst+q)
@@ -583,7 +583,7 @@ func (k *rowDot) iq1m(s *set) {
 		VPMADDWD (CX), Yt2, Yt2
 		VPSLLD $3, Yt2, Yt3
 		VPADDD Yt3, Yt2, Yt2
-		VPSUBD Zt2, Z%d, Zsum`, gridZero)
+		VPSUBD Zt2, Z%d, Zsum`, rowZero)
 	for q := range 4 {
 		k.points(q, s)
 		k.in(s, `
@@ -604,7 +604,7 @@ func (k *rowDot) ternaryX() {
 	for q := range 4 {
 		k.op("VPDPBUSD Z%d, Z0, Z1", rowX+q)
 	}
-	k.op("VPSUBD Z1, Z%d, Z%d", gridZero, rowConst)
+	k.op("VPSUBD Z1, Z%d, Z%d", rowZero, rowConst)
 }
 
 func (k *rowDot) tq2(s *set) {
