@@ -13,11 +13,10 @@ import (
 // plainPanelArgs are the arguments of kernels that rearrange sixteen plain blocks into a panel.
 type plainPanelArgs struct {
 	plain, panel unsafe.Pointer
-	pitch        int    // bytes between plain blocks
-	mins         int    // 1 if pairs are minimums, 0 if they are scales
-	times        int    // 1 if codes are multiplied by their scales
-	planes       int    // 1 if codes are in planes
-	flip         uint32 // bits of codes that are inverted
+	pitch        int // bytes between plain blocks
+	mins         int // 1 if pairs are minimums, 0 if they are scales
+	times        int // 1 if codes are multiplied by their scales
+	planes       int // 1 if codes are in planes
 }
 
 // recordArgs are the arguments of kernels that convert a row of x into records.
@@ -26,7 +25,9 @@ type recordArgs struct {
 	stride                  int // bytes between records
 	scale                   int // bytes between scales of two blocks
 	blocks                  int
-	planes                  int // 1 to write planes: byte i of each dword of sixteen codes goes to dword i
+	raised                  int // log2 of the number that codes of blocks of 32 are raised by, or 0
+	floats                  int // 1 if sums become float32
+	order                   int // order in which sixteen codes are written: orderValues, orderOctets or orderQuads
 }
 
 // panelDotArgs are the arguments of kernels that multiply rows of x by a panel.
@@ -36,6 +37,14 @@ type panelDotArgs struct {
 	count       int // number of times that the kernel takes its rows; the kernel counts it down
 	pairs       int // pairs of blocks of 32
 }
+
+// Orders of sixteen codes, as bytes of a table of the kernels: one after the other, or as in planes, where each dword
+// belongs to a plane; see _asm/blockgrid.go.
+const (
+	orderValues = 16 * iota
+	orderOctets
+	orderQuads
+)
 
 const (
 	panelBytes  = 5760
@@ -49,17 +58,18 @@ const (
 // panelProduct holds the kernels that multiply weights of one format by several rows of x.
 type panelProduct struct {
 	unpack      func(*blockArgs)
-	grid        unsafe.Pointer // lookup table of unpack, or nil
-	planes      bool           // codes of plain blocks are in planes
+	fill        func(*blockArgs) // fills panels without plain blocks, or nil
+	grid        unsafe.Pointer   // lookup table of unpack, or nil
+	planes      bool             // codes of plain blocks are in planes
+	order       int              // order of codes
 	dot8, dot4  func(*panelDotArgs)
 	mins, times bool
-	flip        uint32
 	shift       int
 }
 
 // panelOf returns the kernels for a format, or nil for formats without panels.
 func panelOf(f block.Format) *panelProduct {
-	if p := &panels[f]; p.unpack != nil {
+	if p := &panels[f]; p.dot8 != nil {
 		return p
 	}
 	return nil
@@ -82,9 +92,9 @@ var panels = func() (list [32]panelProduct) {
 		case block.Q2_K: // products of at most 3 times 15
 			p.dot8, p.dot4, p.mins, p.times = panelDot8x1Mins, panelDot4x1Mins, true, true
 		case block.Q4_K:
-			p.unpack, p.dot8, p.dot4, p.mins = unpackQ4Kavx512, panelDot8x8Mins, panelDot4x8Mins, true
+			p.fill, p.dot8, p.dot4 = laneFillQ4K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q5_K:
-			p.dot8, p.dot4, p.mins = panelDot8x8Mins, panelDot4x8Mins, true
+			p.fill, p.dot8, p.dot4 = laneFillQ5K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q6_K:
 			p.unpack, p.dot8, p.dot4 = unpackQ6Kavx512, panelDot8x16, panelDot4x16
 		case block.Q3_K, block.IQ2_XS, block.IQ2_S, block.IQ1_M:
@@ -92,10 +102,11 @@ var panels = func() (list [32]panelProduct) {
 		case block.TQ1_0, block.TQ2_0: // the scales of these formats are 1
 			p.dot8, p.dot4 = panelDot8x1, panelDot4x1
 		case block.IQ4_XS:
-			p.flip, p.shift = 0x80808080, 7
+			p.fill, p.shift = laneFillIQ4XS, 7
 		}
 		if g := grids[f]; g != nil && g.unpack != nil {
 			p.unpack, p.planes, p.grid = g.unpack, true, unsafe.Pointer(&g.points[0])
+			p.order = g.order()
 		} else {
 			p.grid = gridOf(f)
 		}
@@ -132,8 +143,18 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	if n := rows * lineBytes; len(s.results) < n {
 		s.results = alignedBytes(n)
 	}
-	s.fillRecords(c, rows, p.planes)
+	s.fillRecords(c, rows, p)
 	s.rows.grid, s.rows.trees = p.grid, s.tiles.sums
+	if p.fill != nil {
+		eachLanes(c.N, ldw, func(j, skip, run int) {
+			clear(s.results[:rows*lineBytes])
+			s.lanePanels(c, f, w, ldw, p, j, run, rows)
+			for m := range c.M1 - c.M0 {
+				c.storeLanes(s.results[m*lineBytes:], m, j, skip, run)
+			}
+		})
+		return
+	}
 	for j := 0; j < c.N; j += tileSide {
 		clear(s.results[:rows*lineBytes])
 		if f.Values() == 32 {
@@ -160,7 +181,7 @@ func (s *blockScratch) plainPanels(c *BlockCut, f block.Format, w []byte, ldw in
 	a := &s.rows
 	a.panel = at(s.panel, 0)
 	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
-		times: flag(p.times), planes: flag(p.planes), flip: p.flip}
+		times: flag(p.times), planes: flag(p.planes)}
 	a.take(c, f, w, ldw, j, 0, tileSide)
 	a.ahead, a.last = tileSide*ldw, 0
 	for k := 0; k < c.X.k; k += plainDepth {
@@ -191,7 +212,7 @@ func (s *blockScratch) pairPanels(c *BlockCut, f block.Format, w []byte, ldw int
 }
 
 // fillRecords converts the rows of x into records; missing rows become zeros.
-func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
+func (s *blockScratch) fillRecords(c *BlockCut, rows int, p *panelProduct) {
 	blocks, scale := (c.X.k+255)/256, 4*256/c.X.group
 	if n := blocks * rows * recordBytes; len(s.records) < n {
 		s.records = alignedBytes(n + n/4)
@@ -206,7 +227,10 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 		x := c.X.row(c.X.unit(c.M0 + r))
 		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
 			to: at(s.records, r*recordBytes), stride: rows * recordBytes, scale: scale, blocks: blocks,
-			planes: flag(planes)}
+			order: p.order}
+		if c.X.group == 32 {
+			s.record.raised, s.record.floats = p.shift, flag(p.mins)
+		}
 		runKernel(recordsavx512, &s.record)
 	}
 }

@@ -42,7 +42,7 @@ func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 //	parts   [k/256, 2, 8]    bfloat16   groups of 256: the sums of 32 codes, each exactly as two numbers
 //	sums    [k/32]           int32      groups of 32: the sums of 32 codes
 //	        [k/256, 16]      int16      groups of 256: the sums of 16 codes
-//	planes  [k/256, 4, 64]   int8       groups of 256, if the tier uses them: byte q of the dwords of codes
+//	planes  [k/256, 8, 64]   int8       groups of 256, if the tier uses them: codes in the orders of two kinds of grids
 //
 // Units of sixteen rows have codes, scales and parts, each with the words of the rows interleaved: [words, 16] of four
 // bytes.
@@ -89,7 +89,7 @@ func (b *BlockRows) planesBytes() int {
 	if !b.planes {
 		return 0
 	}
-	return lines(b.k)
+	return lines(2 * b.k)
 }
 
 // sumsAt returns the offset of the sums of a row.

@@ -16,22 +16,21 @@ type gridProduct struct {
 	unpack func(*blockArgs) // unpacks into plain blocks with planes; nil if the unpacking of all tiers is used
 	most   int              // maximum rows of x for which this is faster than unpacking the weights
 	points []uint16         // grid as words with the levels of its values; x is then in planes
+	quads  bool             // points have four values
 	octets []uint64         // grid as non-negative values
 }
 
 var grids = map[block.Format]*gridProduct{
-	block.IQ2_XXS: {gridDotIQ2XXS, gridUnpackIQ2XXS, 3, octetWords(block.IQ2_XXS), nil},
-	block.IQ2_XS:  {gridDotIQ2XS, gridUnpackIQ2XS, 3, octetWords(block.IQ2_XS), nil},
-	block.IQ3_XXS: {gridDotIQ3XXS, gridUnpackIQ3XXS, 3, quadWords(block.IQ3_XXS), nil},
-	block.IQ3_S:   {gridDotIQ3S, gridUnpackIQ3S, 3, quadWords(block.IQ3_S), nil},
-	block.Q2_K:    {rowDotQ2K, nil, 6, nil, nil},
-	block.Q3_K:    {rowDotQ3K, nil, 6, nil, nil},
-	block.Q5_K:    {rowDotQ5K, nil, 4, nil, nil},
-	block.IQ4_XS:  {rowDotIQ4XS, nil, 4, nil, nil},
-	block.IQ2_S:   {rowDotIQ2S, nil, 2, nil, block.IQ2_S.Octets()},
-	block.IQ1_S:   {rowDotIQ1S, nil, 2, nil, raisedOctets(block.IQ1_S)},
-	block.IQ1_M:   {rowDotIQ1M, nil, 2, nil, raisedOctets(block.IQ1_M)},
-	block.TQ2_0:   {rowDotTQ20, nil, 6, nil, nil},
+	block.IQ2_XXS: {gridDotIQ2XXS, gridUnpackIQ2XXS, 3, octetWords(block.IQ2_XXS), false, nil},
+	block.IQ2_XS:  {gridDotIQ2XS, gridUnpackIQ2XS, 3, octetWords(block.IQ2_XS), false, nil},
+	block.IQ3_XXS: {gridDotIQ3XXS, gridUnpackIQ3XXS, 3, quadWords(block.IQ3_XXS), true, nil},
+	block.IQ3_S:   {gridDotIQ3S, gridUnpackIQ3S, 3, quadWords(block.IQ3_S), true, nil},
+	block.Q2_K:    {rowDotQ2K, nil, 6, nil, false, nil},
+	block.Q3_K:    {rowDotQ3K, nil, 6, nil, false, nil},
+	block.IQ2_S:   {rowDotIQ2S, nil, 2, nil, false, block.IQ2_S.Octets()},
+	block.IQ1_S:   {rowDotIQ1S, nil, 2, nil, false, raisedOctets(block.IQ1_S)},
+	block.IQ1_M:   {rowDotIQ1M, nil, 2, nil, false, raisedOctets(block.IQ1_M)},
+	block.TQ2_0:   {rowDotTQ20, nil, 6, nil, false, nil},
 }
 
 // raisedOctets returns the points of a grid with the values -8, 0 and 8, increased by 8.
@@ -47,7 +46,16 @@ func raisedOctets(f block.Format) []uint64 {
 	return points
 }
 
-// octetWords returns grid points of eight values as words with two bits for the level of each value.
+// order returns the order of the codes in planes.
+func (g *gridProduct) order() int {
+	if g.quads {
+		return orderQuads
+	}
+	return orderOctets
+}
+
+// octetWords returns grid points of eight values as words with two bits for the level of each value: of each four
+// values, value 2 has the lowest bits, then come values 0, 3 and 1.
 func octetWords(f block.Format) []uint16 {
 	points := f.Octets()
 	levels := levelsOf(points, 8)
@@ -55,7 +63,7 @@ func octetWords(f block.Format) []uint16 {
 	for i, p := range points {
 		for j := range 8 {
 			level, _ := slices.BinarySearch(levels, byte(p>>(8*j)))
-			words[i] |= uint16(level) << (2 * j)
+			words[i] |= uint16(level) << ([4]int{2, 6, 0, 4}[j%4] + j/4*8)
 		}
 	}
 	return words

@@ -10,21 +10,25 @@ import (
 // of words: a word is a point of eight values of three levels, or of four values of eight, and permutations of these
 // tables look up 32 of them at once. Gathers and loads one by one are several times as slow.
 //
-// Values come out in planes, and x is turned accordingly: byte q of its dword m is byte m of plane q. So each dword of
-// the four planes of a block together is sixteen consecutive values, which share a scale: it is applied once to their
-// sum.
+// Values come out in four planes of 64 bytes: each dword of the planes together is sixteen consecutive values. An index
+// of four bits has the level of a value and its sign, and looks up 64 plus the value, which is unsigned. The sums start
+// at what the 64 add to them, negative.
 //
-//	word of an octet   nibble 2b + h has the levels of values 4b + 2h (two bits) and 4b + 2h + 1 (two bits)
+//	word of an octet   nibble 2b + h of byte b has the levels (two bits) of values 4b + 2 + h and 4b + h
 //	word of a quad     nibble q has the level of value q
+//	signs of octets    bit j of byte b is the sign of value 4b + j; bit 7 is zero, others are arbitrary
+//	signs of quads     bit 2, 3, 6, 7 of byte b is the sign of value 2b, 2b + 1, 2b + 4, 2b + 5
 //
 // One row of x by sixteen rows of weights. A row's block is looked up while that of the row before is multiplied:
-// either is a chain of dependent instructions, too long for the processor to look beyond it.
+// either is a chain of dependent instructions, too long for the processor to look beyond it. If 32 values share a
+// scale, it is applied to two rows at a time.
 //
-//	AX arguments   BX bytes to the step   R8 a row's step   R13 bytes to prefetch ahead   R12 memory for sums and scales
+//	AX arguments   BX bytes to the step   R8 a row's step   R13 bytes to prefetch   R12 memory for sums and scales
 //	SI x in planes   DI its scales   R14 pointers to rows   R15 a sum   DX a scale   R11 tables
-//	R9, R10, CX temporaries
-//	Z0 ... Z7 lookup   Z8 results   Z9 zero   Z10, Z11 of the tree   Z12 ... Z15 the tree   Z16 ... Z19 products
-//	Z20 ... Z23 which bits of signs are a plane's   Z24, Z25 values of levels   Z26 lookup   Z28 ... Z31 found
+//	R9, R10, CX temporaries   K7 lanes of the second of two rows
+//	Z0, Z1, Z5, Z7, Z26 lookup   Z8 results   Z9 initial sums   Z10 ... Z14 the tree
+//	Z15, Z16 sums   Z17, Z27 scales of two rows   Z18, Z19 products   Z20 ... Z23 values of levels and signs
+//	Z24, Z25 bits of indices   Z2, Z3, Z4, Z6 and Z28 ... Z31 found
 type gridFormat struct {
 	name   string
 	bytes  int // bytes of a block
@@ -32,14 +36,15 @@ type gridFormat struct {
 	quads  bool
 	levels []int
 	times  float32 // factor of d
-	// indices writes the indices to the words of Z1; bits names the seventh bit of an index and the bits above it. The
-	// 64 bytes from byte 2 on are in Z0.
-	indices func(k *gridDot)
-	bits    [3]string
-	// signs writes the signs of octet w to both bytes of word w of a register.
+	// bits names the seventh bit of an index and the bits above it.
+	bits [3]string
+	// signs writes the signs of octet w to word w of a register. The 64 bytes from byte 2 on are in Z0.
 	signs func(k *gridDot, to int)
 	// scales writes the scales of sixteen values to the dwords of a register.
 	scales func(k *gridDot, to int)
+	// both writes the scales of two rows to a register of gridScales: in each lane two scales of the first row and two
+	// of the second. It is called for the r-th of four rows. If it is nil, scales are applied to each row.
+	both func(k *gridDot, r int)
 }
 
 type gridDot struct {
@@ -47,7 +52,8 @@ type gridDot struct {
 	f *gridFormat
 }
 
-// found has the registers of a block after its lookup: levels (for quads in two registers), signs and scales.
+// found has the registers of a block after its lookup: levels (for octets one register, and one for upper nibbles),
+// signs and scales.
 type found struct{ low, high, signs, scales int }
 
 // Even and odd rows use different registers.
@@ -55,19 +61,25 @@ var founds = [2]found{{2, 4, 3, 6}, {28, 29, 30, 31}}
 
 // Registers of the products.
 const (
-	gridResults, gridZero            = 8, 9
-	gridSum, gridOther, gridW, gridX = 16, 17, 18, 19
-	gridSigns, gridLevels            = 20, 24
+	gridResults, gridStart = 8, 9
+	gridJoined, gridSum    = 14, 16
+	gridW, gridTemp        = 18, 19
+	gridValues, gridBits   = 20, 24
 )
 
+// Sums of even and odd rows, and scales of the first two and the last two of four rows.
+var gridSums, gridScales = [2]int{gridSum, 15}, [2]int{17, 27}
+
 var gridFormats = []*gridFormat{
-	{name: "IQ2XXS", bytes: 66, points: 256, levels: []int{8, 25, 43}, times: 0.125,
-		indices: func(k *gridDot) { k.shuffle("gridIndices", 0, 1) }, bits: [3]string{"6", "15"}, // in both bytes
-		signs:  func(k *gridDot, to int) { k.shuffle("gridSevensUpper", 0, to); k.sevens(to) },
-		scales: func(k *gridDot, to int) { k.scalesAbove(0xF5, to) }},
-	{name: "IQ2XS", bytes: 74, points: 512, levels: []int{8, 25, 43}, times: 0.125,
-		indices: func(k *gridDot) { k.op("VMOVDQA64 Z0, Z1") }, bits: [3]string{"6", "7", "8"},
-		signs:  func(k *gridDot, to int) { k.op("VPSRLW $9, Z0, Z%d", to); k.parity(to) },
+	{name: "IQ2XXS", bytes: 66, points: 256, levels: []int{8, 25, 43}, times: 0.125, bits: [3]string{"6", "15"},
+		signs: func(k *gridDot, to int) {
+			k.shuffle("gridSevensUpper", 0, to)
+			k.sevens(to)
+		},
+		scales: func(k *gridDot, to int) { k.scalesAbove(0xF5, to) },
+		both:   func(k *gridDot, r int) { k.bothAbove(0xDD, r) }},
+	{name: "IQ2XS", bytes: 74, points: 512, levels: []int{8, 25, 43}, times: 0.125, bits: [3]string{"6", "7", "8"},
+		signs:  func(k *gridDot, to int) { k.parity(0, to) },
 		scales: func(k *gridDot, to int) { k.scalesNibbles(66, to) }},
 	{name: "IQ3XXS", bytes: 98, points: 256, quads: true, levels: []int{4, 12, 20, 28, 36, 44, 52, 62}, times: 0.25,
 		signs: func(k *gridDot, to int) {
@@ -75,18 +87,28 @@ var gridFormats = []*gridFormat{
 			k.shuffle("gridSevens", 0, to)
 			k.sevens(to)
 		},
-		scales: func(k *gridDot, to int) { k.scalesAbove(0xA0, to) }},
+		scales: func(k *gridDot, to int) { k.scalesAbove(0xA0, to) },
+		both:   func(k *gridDot, r int) { k.bothAbove(0x88, r) }},
 	{name: "IQ3S", bytes: 110, points: 512, quads: true, levels: []int{1, 3, 5, 7, 9, 11, 13, 15}, times: 1,
-		signs: func(k *gridDot, to int) { k.op("VPMOVZXBW 74(R8), Z%d", to); k.twice(to) },
-		scales: func(k *gridDot, to int) {
+		signs: func(k *gridDot, to int) {
 			k.op(`
-				MOVL 106(R8), R9
-				MOVQ $0x1E1E1E1E1E1E1E1E, R10
-				PDEPQ R10, R9, R9
-				MOVQ $0x0101010101010101, R10
-				ORQ R10, R9
-				VPBROADCASTQ R9, Z%d
-				VPSHUFB gridPairs<>(SB), Z%d, Z%d`, to, to, to)
+				VPMOVZXBW 74(R8), Z5
+				VPSLLW $2, Z5, Z%d
+				VPSLLW $8, Z5, Z5
+				VPTERNLOGD.BCST $0xE4, gridLowByte<>(SB), Z5, Z%d`, to, to) // the lower byte from the first shift
+		},
+		scales: func(k *gridDot, to int) {
+			k.op("VPBROADCASTD 106(R8), Z%d", to)
+			k.rotated("gridScales3S", to)
+		},
+		both: func(k *gridDot, r int) {
+			to := gridScales[r/2]
+			if r%2 == 0 {
+				k.op("VPBROADCASTD 106(R8), Z%d", to)
+				return
+			}
+			k.op("VPBROADCASTD 106(R8), K7, Z%d", to)
+			k.rotated("gridScalesBoth", to)
 		}},
 }
 
@@ -114,52 +136,61 @@ func (e *emitter) gridData() {
 	sevens := [8]int{0, 1, 0, 1, 1, 2, 2, 3} // positions of seven bits in the four bytes
 	e.bytesTable("gridSevens", 16, func(i int) int { return i/8*8 + sevens[i%8] })
 	e.bytesTable("gridSevensUpper", 16, func(i int) int { return i/8*8 + 4 + sevens[i%8] })
-	shifts := [8]int{0, 0, 7, 0, 6, 0, 5, 0}
+	shifts := [8]int{9, 0, 2, 0, 3, 0, 4, 0} // which leave seven bits in the upper bits of a word
 	e.bytesTable("gridShifts", 16, func(i int) int { return shifts[i%8] })
-	e.bytesTable("gridParity", 16, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
-	e.bytesTable("gridPairs", 64, func(i int) int {
-		if i%4 != 0 {
+	e.bytesTable("gridParity", 16, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 * 0x88 })
+	// A scale is a nibble of a dword that is rotated to the left: its bits 0 to 3 become bits 1 to 4.
+	rotate := func(scale int) int { return (33 - 4*scale) & 31 }
+	dwords := func(at func(i int) int) func(i int) int {
+		return func(i int) int { return at(i/4) * (1 - min(1, i%4)) }
+	}
+	e.bytesTable("gridScales3S", 64, dwords(func(i int) int { return rotate(i / 2) }))
+	e.bytesTable("gridScalesBoth", 64, dwords(func(i int) int { return rotate(i/4*2 + i%2) }))
+	// Dwords whose byte 2 is a byte of a quadword, and right shifts: a nibble becomes bits 1 to 4.
+	e.bytesTable("gridNibbles", 64, func(i int) int {
+		if i%4 != 2 {
 			return 0x80
 		}
 		return i / 8
 	})
-	e.bytesTable("gridTurn", 16, func(i int) int { return i%4*4 + i/4 })
+	e.bytesTable("gridNibbleShifts", 8, dwords(func(i int) int { return 15 + 4*i }))
+	e.bytesTable("gridTurnOctets", 16, planeOctets)
+	e.bytesTable("gridTurnQuads", 16, planeQuads)
 	e.bytesTable("gridTurned", 64, func(i int) int { return (i/4%4*4 + i/16) * (1 - min(1, i%4)) })
 	same := func(name string, word uint32) {
 		e.bytesTable(name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
 	}
-	same("gridNibble", 0x0F0F0F0F)
-	same("gridSeven", 0x007F007F)
-	same("gridTwice", 0x01010101)
 	same("gridOne", 1)
-	same("grid64", 0x40404040)
-	same("gridNibbleScale", 0x1E)
+	same("gridScale", 0x1E)
 	same("gridLowByte", 0x00FF00FF)
+	same("gridLower2", 0x03030303)
+	same("gridUpper2", 0x0C0C0C0C)
+	same("gridFourth", 0x08080808)
+	same("gridLastOctet", 0x08000800)
+	same("gridLastQuad", 0x80008000)
 	for bit := range 16 {
 		if bit >= 6 && bit <= 8 || bit == 14 {
 			same(fmt.Sprintf("gridBit%d", bit), 0x00010001<<bit)
 		}
 	}
-	for q := range 4 {
-		same(fmt.Sprintf("gridSign%d", q), 0x10011001<<q)
-	}
 	for _, f := range gridFormats {
 		same("gridFactor"+f.name, math.Float32bits(f.times))
-		level := func(i, shift int) int {
-			if l := i >> shift; l < len(f.levels) {
-				return f.levels[l]
+		// value returns 64 plus the value, or 64 minus it.
+		value := func(level, sign int) int {
+			if level >= len(f.levels) {
+				return 0
 			}
-			return 0
+			return 64 + f.levels[level]*(1-2*sign)
 		}
 		if f.quads {
-			e.bytesTable("grid"+f.name, 16, func(i int) int { return level(i, 0) })
+			e.bytesTable("grid"+f.name, 16, func(i int) int { return value(i&7, i>>3) })
 			continue
 		}
-		e.bytesTable("grid"+f.name, 32, func(i int) int {
-			if i < 16 {
-				return level(i&3, 0)
-			}
-			return level(i-16, 2)
+		// Values 0 and 1 have levels in bits 2 and 3 of an index, values 2 and 3 in bits 0 and 1; bit j is the sign of
+		// value j.
+		e.bytesTable("grid"+f.name, 64, func(i int) int {
+			j := i / 16
+			return value(i>>(2-j/2*2)&3, i>>j&1)
 		})
 	}
 }
@@ -170,16 +201,19 @@ func (k *gridDot) write() {
 	k.op(`
 		XORQ BX, BX
 		MOVQ blockArgs_ahead(AX), R13
+		ADDQ blockArgs_rows(AX), R13
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_trees(AX), R12
-		MOVQ blockArgs_grid(AX), R11`)
+		MOVQ blockArgs_grid(AX), R11
+		MOVL $0xCCCC, R9
+		KMOVW R9, K7`)
 	k.constants()
 	k.zero(gridResults)
 	t := tree{emitter: k.emitter, first: 12}
 	k.op(`
 		MOVQ blockArgs_rows(AX), R8
-		LEAQ 256(R12), DX`)
+		LEAQ 320(R12), DX`)
 	k.emit(k.lines(func() { k.decode(0, founds[0]) }))
 	loop, more := k.label("loop"), k.label("more")
 	k.at(loop)
@@ -192,51 +226,84 @@ func (k *gridDot) write() {
 	k.at(more)
 	k.op(`
 		MOVQ R9, blockArgs_next(AX)
+		MOVQ blockArgs_sums(AX), R9
+		VPMOVSXWD (R9), Z%d
+		VPSLLD $6, Z%d, Z%d
+		VPXORD Z10, Z10, Z10
+		VPSUBD Z%d, Z10, Z%d
+		ADDQ $32, R9
+		MOVQ R9, blockArgs_sums(AX)
 		LEAQ blockArgs_rows(AX), R14
 		MOVQ R12, R15
-		LEAQ 256(R12), DX
-		MOVQ $4, blockArgs_count(AX)`)
+		LEAQ 320(R12), DX
+		MOVQ $4, blockArgs_count(AX)`, gridStart, gridStart, gridStart, gridStart, gridStart)
 	// Four rows at a time: the code for sixteen rows would not fit into the cache of decoded instructions.
 	k.loop("rows", "blockArgs_count(AX)", func() {
 		for r := range 4 {
 			k.op(`
 				MOVQ %d(R14), R8
 				ADDQ BX, R8`, 8*(r+1))
-			k.emit(k.lines(func() { k.decode(r+1, founds[(r+1)%2]) }), k.lines(func() {
-				k.products(founds[r%2])
-				if r < 3 {
-					t.add(r, gridSum)
-				} else {
-					t.merge(0, gridSum)
-					t.merge(1, gridSum)
-				}
-			}))
+			k.emit(k.lines(func() { k.decode(r+1, founds[(r+1)%2]) }), k.lines(func() { k.products(r) }),
+				k.lines(func() { k.join((r + 3) % 4) }))
+			if r == 0 {
+				k.op("VMOVDQA64 Z%d, (R15)", gridJoined)
+			}
 		}
 		k.op(`
-			VMOVDQA64 Z%d, (R15)
 			ADDQ $8, DX
 			ADDQ $32, R14
-			ADDQ $64, R15`, gridSum)
+			ADDQ $64, R15`)
 	})
-	k.fold(t, 0, gridSum)
+	k.join(3)
+	k.op("VMOVDQA64 Z%d, (R15)", gridJoined)
+	k.fold(t, 64, gridSum)
 	k.op(`
 		VCVTDQ2PS Z%d, Z%d
-		VCVTPH2PS 256(R12), Z10
-		MOVWLZX 288(R12), R9
-		MOVW R9, 256(R12)`, gridSum, gridSum)
+		VCVTPH2PS 320(R12), Z10
+		MOVWLZX 352(R12), R9
+		MOVW R9, 320(R12)`, gridSum, gridSum)
 	if f.times != 1 {
 		k.op("VMULPS.BCST gridFactor%s<>(SB), Z10, Z10", f.name)
 	}
 	k.op(`
 		VMULPS Z10, Z%d, Z%d
 		VFMADD231PS.BCST (DI), Z%d, Z%d
-		ADDQ $256, SI
-		ADDQ $4, DI`, gridSum, gridSum, gridSum, gridResults)
+		ADDQ $%d, SI
+		ADDQ $4, DI`, gridSum, gridSum, gridSum, gridResults, gridX)
 	k.op(`
 		ADDQ $%d, BX
 		DECQ blockArgs_steps(AX)
 		JNZ %s`, f.bytes, loop)
 	k.store()
+}
+
+// gridX is the number of bytes of a block of x: planes for octets, then planes for quads.
+const gridX = 512
+
+// join adds the products of the r-th of four rows to those of the rows before it. After the last row, gridJoined has a
+// sum of each row in each lane.
+func (k *gridDot) join(r int) {
+	if r%2 == 0 {
+		k.op("VMOVDQA64 Z%d, Z12", gridSums[0])
+		return
+	}
+	k.adjacent(12, gridSums[1])
+	if k.f.both != nil {
+		k.op("VPMULLD Z%d, Z%d, Z%d", gridScales[r/2], gridJoined, gridJoined)
+	}
+	if r == 1 {
+		k.op("VMOVDQA64 Z%d, Z13", gridJoined)
+		return
+	}
+	k.adjacent(13, gridJoined)
+}
+
+// adjacent writes the sums of pairs of adjacent dwords of two registers, two of each in each lane, to gridJoined.
+func (k *gridDot) adjacent(a, b int) {
+	k.op(`
+		VSHUFPS $0x88, Z%d, Z%d, Z10
+		VSHUFPS $0xDD, Z%d, Z%d, Z11
+		VPADDD Z10, Z11, Z%d`, b, a, b, a, gridJoined)
 }
 
 // fold leaves the sums of sixteen rows, of which each of four registers in memory has four, in register z.
@@ -295,34 +362,48 @@ func (k *gridDot) emit(lists ...[]string) {
 	}
 }
 
-// decode looks up the block at R8. If r is not negative, it writes the block's d to entry r from DX on.
+// decode looks up the block at R8. If r is not negative, it writes the block's d to entry r from DX on and prefetches.
 func (k *gridDot) decode(r int, to found) {
-	for at := 0; at < k.f.bytes; at += 64 {
-		k.op("PREFETCHT0 %d(R8)(R13*1)", at)
-	}
 	if r >= 0 {
+		k.prefetch("R8", k.f.bytes)
 		k.op(`
+			ADDQ $%d, R13
 			MOVWLZX (R8), R9
-			MOVW R9, %d(DX)`, 2*r)
+			MOVW R9, %d(DX)`, k.f.bytes, 2*r)
 	}
 	k.op("VMOVDQU64 2(R8), Z0")
 	if k.f.quads {
 		k.quadLevels(to)
 	} else {
-		k.f.indices(k)
-		k.lookup(to.high, k.f.bits)
-		k.list(`
-			VPANDD.BCST gridNibble<>(SB), Z{high}, Z{low}
-			VPSRLW $4, Z{high}, Z{high}
-			VPANDD.BCST gridNibble<>(SB), Z{high}, Z{high}`, "high", to.high, "low", to.low)
+		idx := 0
+		if k.f.points == 256 {
+			idx = 1
+			k.shuffle("gridIndices", 0, 1)
+		}
+		k.lookup(idx, to.low, k.f.bits)
 	}
 	k.f.signs(k, to.signs)
-	k.f.scales(k, to.scales)
+	if k.f.both == nil || r < 0 {
+		k.f.scales(k, to.scales)
+	} else {
+		k.f.both(k, r%4)
+	}
+}
+
+// prefetch prefetches the next step of a row, which is in the L2 cache, and bytes of a later step, from R13 on, into
+// that cache.
+func (e *emitter) prefetch(row string, bytes int) {
+	n := (bytes + 63) / 64
+	for i := range n {
+		e.op(`
+			PREFETCHT0 %d(%s)
+			PREFETCHT1 %d(R13)`, bytes+(i+1)*bytes/n-1, row, i*bytes/n)
+	}
 }
 
 // unpack writes the kernel that makes plain blocks of packed ones, with codes in planes; see unpacker.
 //
-//	R8 a block   DI its plain block   SI pointers to rows   R15 blocks left   R11 tables   Z8 64   Z9 zero
+//	R8 a block   DI its plain block   SI pointers to rows   R15 blocks left   R11 tables
 func (k *gridDot) unpack() {
 	f, at := k.f, founds[0]
 	k.function("gridUnpack"+f.name, "blockArgs", fmt.Sprintf("%s of sixteen rows to planes.", f.name))
@@ -330,8 +411,7 @@ func (k *gridDot) unpack() {
 		MOVQ blockArgs_panel(AX), DI
 		MOVQ blockArgs_ahead(AX), R13
 		MOVQ blockArgs_grid(AX), R11
-		LEAQ blockArgs_rows(AX), SI
-		VPBROADCASTD grid64<>(SB), Z8`)
+		LEAQ blockArgs_rows(AX), SI`)
 	k.constants()
 	k.loop("row", "blockArgs_count(AX)", func() {
 		k.op(`
@@ -340,13 +420,11 @@ func (k *gridDot) unpack() {
 			ADDQ $8, SI
 			MOVQ blockArgs_steps(AX), R15`)
 		k.loop("block", "R15", func() {
-			k.decode(-1, at)
-			for q := range 4 {
-				k.values(q, at)
-				k.op("VPSUBB Z%d, Z%d, K%d, Z%d", gridW, gridZero, 6+q%2, gridW)
-				k.op("VPADDB Z8, Z%d, Z%d", gridW, gridW)
-				k.op("VMOVDQU64 Z%d, %d(DI)", gridW, 64*q)
+			for at := 0; at < f.bytes; at += 64 {
+				k.op("PREFETCHT0 %d(R8)(R13*1)", at)
 			}
+			k.decode(-1, at)
+			k.values(at, func(q int) { k.op("VMOVDQU64 Z%d, %d(DI)", gridW, 64*q) })
 			k.op(`
 				VPMOVDW Z%d, %d(DI)
 				VPBROADCASTW (R8), X0
@@ -364,49 +442,72 @@ func (k *gridDot) unpack() {
 
 // constants loads the constants of the products.
 func (k *gridDot) constants() {
+	if k.f.quads {
+		k.op("VPBROADCASTD gridFourth<>(SB), Z%d", gridBits)
+		k.op("VBROADCASTI32X4 grid%s<>(SB), Z%d", k.f.name, gridValues)
+		return
+	}
+	k.op("VPBROADCASTD gridUpper2<>(SB), Z%d", gridBits)
+	k.op("VPBROADCASTD gridLower2<>(SB), Z%d", gridBits+1)
 	for q := range 4 {
-		k.op("VPBROADCASTD gridSign%d<>(SB), Z%d", q, gridSigns+q)
+		k.op("VBROADCASTI32X4 grid%s<>+%d(SB), Z%d", k.f.name, 16*q, gridValues+q)
 	}
-	k.op("VBROADCASTI32X4 grid%s<>(SB), Z%d", k.f.name, gridLevels)
-	if !k.f.quads {
-		k.op("VBROADCASTI32X4 grid%s<>+16(SB), Z%d", k.f.name, gridLevels+1)
-	}
-	k.zero(gridZero)
 }
 
-// values writes the magnitudes of plane q to gridW, and the mask of negative values to mask 6 + q%2.
-func (k *gridDot) values(q int, from found) {
-	levels, values := []int{from.low, from.high}[q/2], gridLevels
-	switch {
-	case !k.f.quads:
-		values += q % 2
-	case q%2 == 1:
-		k.op("VPSRLW $4, Z%d, Z%d", levels, levels)
+// values calls use for each plane, with 64 plus its values in gridW.
+func (k *gridDot) values(from found, use func(q int)) {
+	if k.f.quads {
+		signs := gridTemp
+		for q := range 4 {
+			levels := []int{from.low, from.high}[q/2]
+			switch q {
+			case 0:
+				k.op("VPADDW Z%d, Z%d, Z%d", from.signs, from.signs, signs)
+			case 1:
+				signs = from.signs
+			default:
+				signs = gridTemp
+				k.op("VPSRLW $%d, Z%d, Z%d", q+1, from.signs, signs)
+			}
+			if q%2 == 0 {
+				k.op("VMOVDQA64 Z%d, Z%d", levels, gridW)
+			} else {
+				k.op("VPSRLW $4, Z%d, Z%d", levels, gridW)
+			}
+			k.op(`
+				VPTERNLOGD $0xD8, Z%d, Z%d, Z%d
+				VPSHUFB Z%d, Z%d, Z%d`, gridBits, signs, gridW, gridW, gridValues, gridW) // the fourth bits are signs
+			use(q)
+		}
+		return
 	}
-	k.op("VPSHUFB Z%d, Z%d, Z%d", levels, values, gridW)
-	k.op("VPTESTMB Z%d, Z%d, K%d", gridSigns+q, from.signs, 6+q%2)
-}
-
-// products writes the scaled products of a block to the lanes of gridSum.
-func (k *gridDot) products(from found) {
-	sums := []int{gridSum, gridOther}
-	for _, z := range sums {
-		k.op("VMOVDQA64 Z%d, Z%d", gridZero, z)
-	}
+	k.op("VPSRLW $4, Z%d, Z%d", from.low, from.high)
 	for q := range 4 {
-		k.values(q, from)
-		k.op("VMOVDQU64 %d(SI), Z%d", 64*q, gridX)
-		k.op("VPSUBB %d(SI), Z%d, K%d, Z%d", 64*q, gridZero, 6+q%2, gridX)
-		k.op("VPDPBUSD Z%d, Z%d, Z%d", gridX, gridW, sums[q%2])
+		k.op("VMOVDQA64 Z%d, Z%d", []int{from.low, from.high}[q%2], gridW)
+		k.op(`
+			VPTERNLOGD $0xE4, Z%d, Z%d, Z%d
+			VPSHUFB Z%d, Z%d, Z%d`, gridBits+q/2, from.signs, gridW, gridW, gridValues+q, gridW) // two bits are levels
+		use(q)
 	}
-	k.list(`
-		VPADDD Z{gridOther}, Z{gridSum}, Z{gridSum}
-		VPMULLD Z{scales}, Z{gridSum}, Z{gridSum}`, "gridOther", gridOther, "gridSum", gridSum, "scales", from.scales)
 }
 
-// quadLevels writes the levels of planes 0 and 1 to the nibbles of one register, and those of planes 2 and 3 to
-// another.
+// products writes the products of the r-th of four rows to the lanes of a register. If each row has its own scales, it
+// applies them.
+func (k *gridDot) products(r int) {
+	from, sum, first := founds[r%2], gridSums[r%2], 0
+	if k.f.quads {
+		first = 256
+	}
+	k.op("VMOVDQA64 Z%d, Z%d", gridStart, sum)
+	k.values(from, func(q int) { k.op("VPDPBUSD %d(SI), Z%d, Z%d", first+64*q, gridW, sum) })
+	if k.f.both == nil {
+		k.op("VPMULLD Z%d, Z%d, Z%d", from.scales, sum, sum)
+	}
+}
+
+// quadLevels looks up the even quads of a block and the odd ones.
 func (k *gridDot) quadLevels(to found) {
+	even, odd := [3]string{"6", "7"}, [3]string{"6", "7"}
 	if k.f.points > 256 { // the ninth bits of indices
 		k.op(`
 			MOVQ 66(R8), R9
@@ -416,25 +517,16 @@ func (k *gridDot) quadLevels(to found) {
 			ADDQ R10, R10
 			PEXTQ R10, R9, CX
 			KMOVD CX, K4`)
+		even[2], odd[2] = "K3", "K4"
 	}
-	even, odd := to.high, to.low
-	k.op("VMOVDQA64 Z0, Z1")
-	k.lookup(even, [3]string{"6", "7", "K3"})
 	k.op("VPSRLW $8, Z0, Z1")
-	k.lookup(odd, [3]string{"6", "7", "K4"})
-	k.op(`
-		VPSLLW $8, Z%d, Z1
-		VPBROADCASTD gridLowByte<>(SB), Z0
-		VPTERNLOGD $0xF8, Z0, Z%d, Z1`, odd, even) // even & 0xFF | odd << 8
-	k.list(`
-		VPSRLW $8, Z{even}, Z{even}
-		VPTERNLOGD $0xF4, Z0, Z{odd}, Z{even}`, "even", even, "odd", odd) // even >> 8 | odd &^ 0xFF
-	k.op("VMOVDQA64 Z1, Z%d", to.low)
+	k.lookup(0, to.low, even)
+	k.lookup(1, to.high, odd)
 }
 
-// lookup writes the table words for the indices in Z1 to a register. It overwrites Z5, Z7, Z26, Z27 and K1, K2, K5.
+// lookup writes the table words for the indices in register z to a register. It overwrites Z5, Z7, Z26 and K1, K2, K5.
 // bits names the bits of an index from the seventh on, or a mask that has them.
-func (k *gridDot) lookup(to int, bits [3]string) {
+func (k *gridDot) lookup(z, to int, bits [3]string) {
 	pairs := k.f.points / 64
 	masks := [3]string{"K1", "K2", "K5"}
 	for i := range bits {
@@ -446,19 +538,19 @@ func (k *gridDot) lookup(to int, bits [3]string) {
 			continue
 		}
 		if bits[i] == "15" {
-			k.op("VPMOVW2M Z1, %s", masks[i])
+			k.op("VPMOVW2M Z%d, %s", z, masks[i])
 			continue
 		}
 		k.op(`
 			VPBROADCASTD gridBit%s<>(SB), Z5
-			VPTESTMW Z5, Z1, %s`, bits[i], masks[i])
+			VPTESTMW Z5, Z%d, %s`, bits[i], z, masks[i])
 	}
 	stack := []int{to, 5, 7, 26} // partial results
 	depth := 0
 	for p := range pairs {
 		r := stack[depth]
 		k.op("VMOVDQU64 %d(R11), Z%d", 128*p, r)
-		k.op("VPERMT2W %d(R11), Z1, Z%d", 128*p+64, r)
+		k.op("VPERMT2W %d(R11), Z%d, Z%d", 128*p+64, z, r)
 		depth++
 		for i := 0; p>>i&1 == 1; i++ {
 			k.op("VMOVDQU16 Z%d, %s, Z%d", stack[depth-1], masks[i], stack[depth-2])
@@ -473,31 +565,34 @@ func (k *gridDot) shuffle(table string, z, to int) {
 	k.op("VPSHUFB Z%d, Z%d, Z%d", to, z, to)
 }
 
-// sevens separates four codes of seven signs, whose bytes are in the words of register z.
+// sevens separates four codes of seven signs, whose bytes are in the words of register z, and writes signs.
 func (k *gridDot) sevens(z int) {
 	k.op(`
 		VBROADCASTI32X4 gridShifts<>(SB), Z5
-		VPSRLVW Z5, Z%d, Z%d
-		VPANDD.BCST gridSeven<>(SB), Z%d, Z%d`, z, z, z, z)
-	k.parity(z)
+		VPSLLVW Z5, Z%d, Z%d`, z, z)
+	k.parity(z, z)
 }
 
-// parity sets the eighth sign of each word of register z, so that the number of signs is even.
-func (k *gridDot) parity(z int) {
-	k.op(`
-		VPSRLW $4, Z%d, Z5
-		VPXORD Z5, Z%d, Z5
-		VBROADCASTI32X4 gridParity<>(SB), Z7
-		VPSHUFB Z5, Z7, Z5
-		VPORD Z5, Z%d, Z%d`, z, z, z, z)
-	k.twice(z)
-}
-
-// twice copies the lower byte of each word of register z to its upper byte.
-func (k *gridDot) twice(z int) {
-	k.op(`
-		VPBROADCASTD gridTwice<>(SB), Z5
-		VPMULLW Z5, Z%d, Z%d`, z, z)
+// parity writes signs whose first seven are the upper bits of the words of register z. The number of signs is even.
+func (k *gridDot) parity(z, to int) {
+	low, last := 9, "Octet"
+	if k.f.quads {
+		low, last = 7, "Quad"
+	}
+	k.list(`
+		VPSRLW $5, Z{z}, Z5
+		VPSRLW $1, Z{z}, Z7
+		VPSRLW ${low}, Z{z}, Z{to}`, "z", z, "to", to, "low", low)
+	upper := 5
+	if k.f.quads {
+		upper = 7
+	}
+	k.op("VPTERNLOGD.BCST $0xE4, gridLowByte<>(SB), Z%d, Z%d", upper, to) // the lower byte stays
+	k.list(`
+		VPXORD Z5, Z7, Z7
+		VBROADCASTI32X4 gridParity<>(SB), Z5
+		VPSHUFB Z7, Z5, Z7
+		VPTERNLOGD.BCST $0xF8, gridLast{last}<>(SB), Z7, Z{to}`, "last", last, "to", to)
 }
 
 // scalesAbove computes scales, 2s+1, from the upper four bits of the even or odd dwords of Z0.
@@ -508,16 +603,44 @@ func (k *gridDot) scalesAbove(order, to int) {
 		VPORD.BCST gridOne<>(SB), Z{to}, Z{to}`, "order", order, "to", to)
 }
 
+// bothAbove computes the scales of two rows like scalesAbove.
+func (k *gridDot) bothAbove(order, r int) {
+	if r%2 == 0 {
+		k.op("VMOVDQA64 Z0, Z%d", founds[0].scales)
+		return
+	}
+	k.list(`
+		VSHUFPS ${order}, Z0, Z{from}, Z{to}
+		VPSRLD $27, Z{to}, Z{to}
+		VPORD.BCST gridOne<>(SB), Z{to}, Z{to}`, "order", order, "from", founds[0].scales, "to", gridScales[r/2])
+}
+
+// rotated computes scales, 2s+1, from dwords that a table rotates.
+func (k *gridDot) rotated(table string, z int) {
+	k.op("VPROLVD %s<>(SB), Z%d, Z%d", table, z, z)
+	k.scale(z)
+}
+
+// scale replaces dwords by 2s+1, where s is bits 1 to 4.
+func (k *gridDot) scale(z int) {
+	k.op(`
+		VPANDD.BCST gridScale<>(SB), Z%d, Z%d
+		VPORD.BCST gridOne<>(SB), Z%d, Z%d`, z, z, z, z)
+}
+
 // scalesNibbles computes sixteen scales, 2s+1, from the nibbles of eight bytes.
 func (k *gridDot) scalesNibbles(at, to int) {
 	k.list(`
-		VPMOVZXBQ {at}(R8), Z{to}
-		VPSLLQ $29, Z{to}, Z5
-		VPSLLQ $1, Z{to}, Z{to}
-		VPORD Z5, Z{to}, Z{to}
-		VPANDD.BCST gridNibbleScale<>(SB), Z{to}, Z{to}
-		VPORD.BCST gridOne<>(SB), Z{to}, Z{to}`, "at", at, "to", to)
+		VPBROADCASTQ {at}(R8), Z{to}
+		VPSHUFB gridNibbles<>(SB), Z{to}, Z{to}
+		VPBROADCASTQ gridNibbleShifts<>(SB), Z5
+		VPSRLVD Z5, Z{to}, Z{to}`, "at", at, "to", to)
+	k.scale(to)
 }
+
+// planeOctets and planeQuads return which of sixteen values is byte i%4 of their dword in plane i/4.
+func planeOctets(i int) int { return i%4*4 + i/4 }
+func planeQuads(i int) int  { return i%4/2*8 + i/8*4 + i/4%2 + i%2*2 }
 
 // emitTurned writes the kernel that turns codes of x into planes.
 //
@@ -528,21 +651,24 @@ func (e *emitter) emitTurned() {
 		MOVQ blockTurnArgs_from(AX), SI
 		MOVQ blockTurnArgs_to(AX), DI
 		MOVQ blockTurnArgs_lines(AX), R8
-		VBROADCASTI32X4 gridTurn<>(SB), Z2
+		VBROADCASTI32X4 gridTurnOctets<>(SB), Z2
+		VBROADCASTI32X4 gridTurnQuads<>(SB), Z4
 		VMOVDQU64 gridTurned<>(SB), Z3`)
 	e.loop("block", "R8", func() {
 		for i := range 4 {
-			e.op(`
-				VMOVDQU64 %d(SI), Z0
-				VPSHUFB Z2, Z0, Z0
-				VPERMD Z0, Z3, Z0`, 64*i)
-			for q := range 4 {
-				e.op("VEXTRACTI32X4 $%d, Z0, %d(DI)", q, 64*q+16*i)
+			e.op("VMOVDQU64 %d(SI), Z0", 64*i)
+			for j, order := range []int{2, 4} {
+				e.op(`
+					VPSHUFB Z%d, Z0, Z1
+					VPERMD Z1, Z3, Z1`, order)
+				for q := range 4 {
+					e.op("VEXTRACTI32X4 $%d, Z1, %d(DI)", q, 256*j+64*q+16*i)
+				}
 			}
 		}
 		e.op(`
 			ADDQ $256, SI
-			ADDQ $256, DI`)
+			ADDQ $%d, DI`, gridX)
 	})
 	e.ret()
 }

@@ -14,7 +14,8 @@ import (
 // A row of x is a record for each block: codes [256] int8, sums of sixteen codes [16] int16, scale.
 //
 // Blocks of 32 become panels of pairs: codes [16 dwords, 16 rows], d [2, 16] and m [2, 16] float32. A record of x is
-// four pairs: codes [256] int8, sums of 32 codes [8] int32, scales [8] float32.
+// four pairs: codes [256] int8; of 32 codes each [8] float32 sums, or, for codes that are raised, int32 products of
+// sums and the negative of what codes are raised by; scales [8] float32.
 const (
 	panelScales, panelPairs, panelD, panelMin = 4096, 5120, 5632, 5696
 
@@ -101,9 +102,7 @@ func (e *emitter) emitPlainPanel() {
 		e.op("MOVQ $4, CX")
 		e.loop("codes", "CX", func() {
 			column := columns(0)
-			e.op("VPBROADCASTD plainPanelArgs_flip(AX), Z16")
 			for c, z := range column {
-				e.op("VPXORD Z16, Z%d, Z%d", z, z)
 				e.op("VMOVDQU64 Z%d, %d(DI)", z, apart*c)
 			}
 			e.op(`
@@ -146,9 +145,10 @@ func (e *emitter) emitPlainPanel() {
 // emitRecords writes the kernel that makes the records of a row of x.
 //
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
+//	R10, R11 temporaries
 func (e *emitter) emitRecords() {
-	e.bytesTable("recordInOrder", 16, func(i int) int { return i })
-	e.bytesTable("recordPlanes", 16, func(i int) int { return i%4*4 + i/4 })
+	orders := []func(i int) int{func(i int) int { return i }, planeOctets, planeQuads}
+	e.bytesTable("recordOrders", 48, func(i int) int { return orders[i/16](i % 16) })
 	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
 	e.op(`
 		MOVQ recordArgs_codes(AX), SI
@@ -156,15 +156,14 @@ func (e *emitter) emitRecords() {
 		MOVQ recordArgs_scales(AX), R8
 		MOVQ recordArgs_to(AX), DI
 		MOVQ recordArgs_stride(AX), R9
-		MOVQ recordArgs_blocks(AX), CX`)
-	planes := e.label("planes")
-	e.op(`
-		VBROADCASTI32X4 recordInOrder<>(SB), Z5
-		CMPQ recordArgs_planes(AX), $0
-		JE %s
-		VBROADCASTI32X4 recordPlanes<>(SB), Z5`, planes)
-	e.at(planes)
+		MOVQ recordArgs_blocks(AX), CX
+		MOVQ recordArgs_order(AX), R10
+		LEAQ recordOrders<>(SB), R11
+		VBROADCASTI32X4 (R11)(R10*1), Z5
+		VPXOR Y6, Y6, Y6
+		VMOVQ recordArgs_raised(AX), X7`)
 	e.loop("record", "CX", func() {
+		same, whole := e.label("same"), e.label("whole")
 		for i := range 4 {
 			e.op("VMOVDQU64 %d(SI), Z%d", 64*i, i)
 			e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
@@ -172,6 +171,17 @@ func (e *emitter) emitRecords() {
 		}
 		e.op(`
 			VMOVDQU (DX), Y4
+			CMPQ recordArgs_raised(AX), $0
+			JE %s
+			VPSLLD X7, Y4, Y4
+			VPSUBD Y4, Y6, Y4`, same)
+		e.at(same)
+		e.op(`
+			CMPQ recordArgs_floats(AX), $0
+			JE %s
+			VCVTDQ2PS Y4, Y4`, whole)
+		e.at(whole)
+		e.op(`
 			VMOVDQU Y4, %d(DI)
 			VMOVDQU (R8), Y4`, recordSums) // a block of 256 has only one
 		e.op(`
@@ -291,6 +301,7 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 	e.op(`
 		MOVQ blockArgs_panel(AX), DI
 		MOVQ blockArgs_trees(AX), R12`)
+	nibbles := f != q80 && !f.fifth() // transposed before they are unpacked
 	loop, more := e.label("loop"), e.label("more")
 	e.at(loop)
 	e.op(`
@@ -306,10 +317,35 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 			MOVL (R8)(DX*1), R10
 			MOVL R9, %d(R12)
 			MOVL R10, %d(R12)`, pairScales+4*r, pairScales+64+4*r)
-		e.unpackPair(f, r, true)
+		if !nibbles {
+			e.unpackPair(f, r, true)
+			continue
+		}
+		to, part, head := r/8*4+r%4, r/4%2*2, f.bytes-16
+		if part == 0 {
+			e.op("VMOVDQU %d(R8), X%d", head, to)
+		} else {
+			e.op("VINSERTI32X4 $%d, %d(R8), Z%d, Z%d", part, head, to, to)
+		}
+		e.op("VINSERTI32X4 $%d, %d(R8)(DX*1), Z%d, Z%d", part+1, head, to, to)
 	}
-	for c, z := range e.transpose16() {
-		e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
+	if nibbles { // a dword has low nibbles of four values, and high nibbles of values that are sixteen later
+		for c, z := range (&laneDot{emitter: e, f: f}).turned(32) {
+			e.op(`
+				VPSRLW $4, Z%d, Z17
+				VPANDD Z%d, Z%d, Z%d
+				VPANDD Z%d, Z17, Z17`, z, bkNibble, z, z, bkNibble)
+			for i, code := range []int{z, 17} {
+				if f == mxfp4 || f == iq4nl {
+					e.op("VPSHUFB Z%d, Z%d, Z%d", code, bkTable, code)
+				}
+				e.op("VMOVDQU64 Z%d, %d(DI)", code, 64*(c/4*8+4*i+c%4))
+			}
+		}
+	} else {
+		for c, z := range e.transpose16() {
+			e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
+		}
 	}
 	for b := range 2 {
 		e.op("VMOVDQU64 %d(R12), Z0", pairScales+64*b)
@@ -357,7 +393,11 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 		e.loop("pair", "CX", func() {
 			for b := range 2 {
 				for r := range rows {
-					e.op("VMOVDQA64 Z30, Z%d", 8+r)
+					if m {
+						e.op("VMOVDQA64 Z30, Z%d", 8+r)
+					} else {
+						e.op("VPBROADCASTD %d(R11), Z%d", recordBytes*r+recordSums+4*b, 8+r)
+					}
 				}
 				for d := range 8 {
 					e.op("VMOVDQU64 %d(R9), Z%d", 64*(8*b+d), 16+d%4)
@@ -371,21 +411,14 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 				}
 				for r := range rows {
 					sum, scale := recordBytes*r+recordSums+4*b, recordBytes*r+recordScale+4*b
-					e.op("VPBROADCASTD %d(R11), Z22", sum)
-					if !m {
-						e.op(`
-							VPSLLD X31, Z22, Z22
-							VPSUBD Z22, Z%d, Z%d`, 8+r, 8+r)
-					}
 					e.op(`
 						VCVTDQ2PS Z%d, Z%d
 						VMULPS.BCST %d(R11), Z20, Z23`, 8+r, 8+r, scale)
 					e.op("VFMADD231PS Z23, Z%d, Z%d", 8+r, r)
 					if m {
 						e.op(`
-							VCVTDQ2PS Z22, Z22
 							VMULPS.BCST %d(R11), Z21, Z23
-							VFMADD231PS Z23, Z22, Z%d`, scale, r)
+							VFMADD231PS.BCST %d(R11), Z23, Z%d`, scale, sum, r)
 					}
 				}
 			}
