@@ -17,7 +17,7 @@ type groupArgs struct {
 	ldy, ldx, ldw, ldScale int
 	rows                   int       // weight rows; the kernel counts it down
 	groups                 int       // groups of a row; a group counts several times if a block holds more than one
-	blocks                 int       // blocks of a group
+	blocks                 int       // blocks of a group; always 1 in kernels of nibbles with AVX-512
 	step                   int       // bytes from the scales of a group to those of the next
 	index                  [16]int32 // index of the scale of each lane
 	middle                 float32   // zero point of codes without a stored zero point
@@ -77,7 +77,7 @@ func (g *groupKernels) of(w *GroupWeights) *[4]func(*groupArgs) {
 type groupScratch struct {
 	args   groupArgs
 	vec    vecArgs
-	scales []float32 // [rows of a chunk, groups] scales, then as many zero points, then one register of padding
+	scales []float32 // [rows of a chunk, counts] scales, then as many zero points, then one register of padding
 	codes  []byte    // [rows of a chunk, whole blocks], if k is not whole blocks
 	e4m3   []byte    // scales of the rows in codes
 	y      []float32 // [4, rows of a chunk] results that are added to the output
@@ -98,7 +98,8 @@ func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 		size, whole := w.rowBytes(k), blocks*4*lanes
 		a, kernels := &s.args, g.of(&w)
 		a.shape(groups, blocks, w.Group, values, lanes)
-		a.ldx, a.ldScale = c.X.unitBytes(), 4*groups
+		count, each := a.repeat(groups, blocks, w.Codes.nibbles() && lanes == 16)
+		a.ldx, a.ldScale = c.X.unitBytes(), 4*count
 		if a.middle, a.factor = w.middle(); g.signed && !w.Codes.nibbles() {
 			a.middle = 0
 		}
@@ -107,8 +108,8 @@ func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 			a.factor, a.step, a.ldScale = 256*a.factor, values/w.Group, w.LdScale
 		}
 		chunk := max(1, min(rowsChunk/whole, c.N))
-		a.zero = 4 * chunk * groups
-		sized(&s.scales, 2*chunk*groups+lanes)
+		a.zero = 4 * chunk * count
+		sized(&s.scales, 2*chunk*count+lanes)
 		for j := 0; j < c.N; j += chunk {
 			n := min(chunk, c.N-j)
 			data, ld := w.Data[j*w.Ld:], w.Ld
@@ -123,7 +124,12 @@ func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 				a.scale = at(w.Scale, j*w.LdScale)
 			default:
 				s.widen(t, g, &w, j, n, groups)
+				repeated(s.scales, n, groups, count, each)
+				if w.Zero != nil {
+					repeated(s.scales[a.zero/4:], n, groups, count, each)
+				}
 				a.scale = at(s.scales, 0)
+				w.prefetch(j+n, min(chunk, c.N-j-n), groups)
 			}
 			for m := c.M0; m < c.M1; m += len(kernels) {
 				rows := min(len(kernels), c.M1-m)
@@ -150,6 +156,54 @@ func (a *groupArgs) shape(groups, blocks, group, values, lanes int) {
 	}
 	for i := range a.index {
 		a.index[i] = int32(i * each / lanes)
+	}
+}
+
+// repeat divides groups into equal parts, of one block if single is set, so that a row has whole parts. It returns the
+// number of scales of a row and how often each scale of a group is repeated.
+func (a *groupArgs) repeat(groups, blocks int, single bool) (count, each int) {
+	part := 1
+	for n := blocks; !single && n > 0; n-- {
+		if a.blocks%n == 0 && blocks%n == 0 {
+			part = n
+			break
+		}
+	}
+	switch each = a.blocks / part; {
+	case each == 1:
+		return groups, 1
+	case groups == 1:
+		a.step, count, each = 0, 1, 1
+	default:
+		count = blocks / part
+	}
+	a.groups, a.blocks = blocks/part, part
+	return count, each
+}
+
+// repeated turns rows of groups into rows of count scales, in which each scale is repeated.
+func repeated(scales []float32, rows, groups, count, each int) {
+	for r := rows - 1; r >= 0 && each > 1; r-- {
+		to := scales[r*count:][:count]
+		for g := groups - 1; g >= 0; g-- {
+			v := scales[r*groups+g]
+			for i := g * each; i < min(count, (g+1)*each); i++ {
+				to[i] = v
+			}
+		}
+	}
+}
+
+// prefetch fetches the scales and zero points of n rows, starting at row j, which are widened after the weights of the
+// rows before have been read.
+func (w *GroupWeights) prefetch(j, n, groups int) {
+	if n == 0 {
+		return
+	}
+	size := w.Type.size()
+	Prefetch(w.Scale[j*w.LdScale*size:][:((n-1)*w.LdScale+groups)*size])
+	if w.Zero != nil {
+		Prefetch(w.Zero[j*w.LdZero:][:(n-1)*w.LdZero+groups])
 	}
 }
 

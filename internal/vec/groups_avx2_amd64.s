@@ -64,6 +64,7 @@ row1:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group2:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -126,6 +127,7 @@ row4:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group5:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -203,6 +205,7 @@ row7:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group8:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -295,6 +298,7 @@ row10:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group11:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -398,6 +402,7 @@ row13:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group14:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -462,6 +467,7 @@ row16:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group17:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -541,6 +547,7 @@ row19:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group20:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -635,6 +642,7 @@ row22:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group23:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -741,6 +749,7 @@ row25:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group26:
 	VMOVD (R11), X8
 	VPMOVSXBW X8, X8
@@ -810,6 +819,7 @@ row28:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group29:
 	VMOVD (R11), X8
 	VPMOVSXBW X8, X8
@@ -894,6 +904,7 @@ row31:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group32:
 	VMOVD (R11), X8
 	VPMOVSXBW X8, X8
@@ -993,6 +1004,7 @@ row34:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group35:
 	VMOVD (R11), X8
 	VPMOVSXBW X8, X8
@@ -1102,6 +1114,7 @@ row37:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group38:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1163,6 +1176,7 @@ row40:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group41:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1239,6 +1253,7 @@ row43:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group44:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1330,6 +1345,7 @@ row46:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group47:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1432,6 +1448,7 @@ row49:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group50:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1495,6 +1512,7 @@ row52:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group53:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1573,6 +1591,7 @@ row55:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group56:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1666,6 +1685,7 @@ row58:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group59:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1770,6 +1790,7 @@ row61:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group62:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1830,6 +1851,7 @@ row64:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group65:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1905,6 +1927,7 @@ row67:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group68:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8
@@ -1995,6 +2018,7 @@ row70:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group71:
 	VMOVUPS (R11), Y8
 	VPERMPS Y8, Y10, Y8

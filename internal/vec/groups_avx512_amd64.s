@@ -91,11 +91,10 @@ row1:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group2:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block3:
 	VMOVUPS (R9), Z5
 	VPANDD Z11, Z5, Z4
 	VPSRLW $4, Z5, Z5
@@ -110,8 +109,6 @@ block3:
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
 	ADDQ $256, SI
-	DECQ R15
-	JNZ block3
 	ADDQ groupArgs_step(AX), R11
 	DECQ R12
 	JNZ group2
@@ -148,18 +145,17 @@ TEXT ·groupU42avx512(SB), NOSPLIT, $0-8
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
 	VBROADCASTSS groupNibble<>(SB), Z11
-row4:
+row3:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	MOVQ R8, R9
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
-group5:
+	PCALIGN $64
+group4:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block6:
 	VMOVUPS (R9), Z5
 	VPANDD Z11, Z5, Z4
 	VPSRLW $4, Z5, Z5
@@ -181,11 +177,9 @@ block6:
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
 	ADDQ $256, SI
-	DECQ R15
-	JNZ block6
 	ADDQ groupArgs_step(AX), R11
 	DECQ R12
-	JNZ group5
+	JNZ group4
 	VEXTRACTF64X4 $1, Z0, Y7
 	VADDPS Y7, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X7
@@ -210,7 +204,7 @@ block6:
 	ADDQ groupArgs_ldw(AX), R8
 	ADDQ groupArgs_ldScale(AX), R10
 	DECQ groupArgs_rows(AX)
-	JNZ row4
+	JNZ row3
 	VZEROUPPER
 	RET
 
@@ -229,7 +223,7 @@ TEXT ·groupU43avx512(SB), NOSPLIT, $0-8
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
 	VBROADCASTSS groupNibble<>(SB), Z11
-row7:
+row5:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -237,11 +231,10 @@ row7:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
-group8:
+	PCALIGN $64
+group6:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block9:
 	VMOVUPS (R9), Z5
 	VPANDD Z11, Z5, Z4
 	VPSRLW $4, Z5, Z5
@@ -270,8 +263,110 @@ block9:
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
 	ADDQ $256, SI
-	DECQ R15
-	JNZ block9
+	ADDQ groupArgs_step(AX), R11
+	DECQ R12
+	JNZ group6
+	VEXTRACTF64X4 $1, Z0, Y7
+	VADDPS Y7, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0x4E, X0, X0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0xB1, X0, X0, X7
+	VADDPS X7, X0, X0
+	VMULSS groupArgs_factor(AX), X0, X0
+	VMOVSS X0, (DI)
+	VEXTRACTF64X4 $1, Z1, Y7
+	VADDPS Y7, Y1, Y1
+	VEXTRACTF32X4 $1, Y1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0x4E, X1, X1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0xB1, X1, X1, X7
+	VADDPS X7, X1, X1
+	VMULSS groupArgs_factor(AX), X1, X1
+	VMOVSS X1, (DI)(R13*1)
+	VEXTRACTF64X4 $1, Z2, Y7
+	VADDPS Y7, Y2, Y2
+	VEXTRACTF32X4 $1, Y2, X7
+	VADDPS X7, X2, X2
+	VSHUFPS $0x4E, X2, X2, X7
+	VADDPS X7, X2, X2
+	VSHUFPS $0xB1, X2, X2, X7
+	VADDPS X7, X2, X2
+	VMULSS groupArgs_factor(AX), X2, X2
+	VMOVSS X2, (DI)(R13*2)
+	ADDQ $4, DI
+	ADDQ groupArgs_ldw(AX), R8
+	ADDQ groupArgs_ldScale(AX), R10
+	DECQ groupArgs_rows(AX)
+	JNZ row5
+	VZEROUPPER
+	RET
+
+// func groupU44avx512(a *groupArgs)
+// 4 rows of x by rows of U4 weights, whole blocks.
+TEXT ·groupU44avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ groupArgs_ldx(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ groupArgs_w(AX), R8
+	MOVQ groupArgs_scale(AX), R10
+	MOVQ groupArgs_zero(AX), BX
+	MOVQ groupArgs_y(AX), DI
+	MOVQ groupArgs_ldy(AX), R13
+	LEAQ (R13)(R13*2), R14
+	VMOVUPS groupArgs_index(AX), Z10
+	VBROADCASTSS groupArgs_middle(AX), Z9
+	VBROADCASTSS groupNibble<>(SB), Z11
+row7:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ R8, R9
+	MOVQ R10, R11
+	MOVQ groupArgs_x(AX), SI
+	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
+group8:
+	VMOVUPS (R11), Y8
+	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R9), Z5
+	VPANDD Z11, Z5, Z4
+	VPSRLW $4, Z5, Z5
+	VPANDD Z11, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI), Z4, Z6
+	VPDPBUSD 64(SI), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI), Z8, Z7
+	VFNMADD231PS 192(SI), Z9, Z6
+	VFMADD231PS Z7, Z6, Z0
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(CX*1), Z4, Z6
+	VPDPBUSD 64(SI)(CX*1), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(CX*1), Z8, Z7
+	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
+	VFMADD231PS Z7, Z6, Z1
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(CX*2), Z4, Z6
+	VPDPBUSD 64(SI)(CX*2), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(CX*2), Z8, Z7
+	VFNMADD231PS 192(SI)(CX*2), Z9, Z6
+	VFMADD231PS Z7, Z6, Z2
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(DX*1), Z4, Z6
+	VPDPBUSD 64(SI)(DX*1), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(DX*1), Z8, Z7
+	VFNMADD231PS 192(SI)(DX*1), Z9, Z6
+	VFMADD231PS Z7, Z6, Z3
+	PREFETCHT0 1024(R9)
+	ADDQ $64, R9
+	ADDQ $256, SI
 	ADDQ groupArgs_step(AX), R11
 	DECQ R12
 	JNZ group8
@@ -305,6 +400,16 @@ block9:
 	VADDPS X7, X2, X2
 	VMULSS groupArgs_factor(AX), X2, X2
 	VMOVSS X2, (DI)(R13*2)
+	VEXTRACTF64X4 $1, Z3, Y7
+	VADDPS Y7, Y3, Y3
+	VEXTRACTF32X4 $1, Y3, X7
+	VADDPS X7, X3, X3
+	VSHUFPS $0x4E, X3, X3, X7
+	VADDPS X7, X3, X3
+	VSHUFPS $0xB1, X3, X3, X7
+	VADDPS X7, X3, X3
+	VMULSS groupArgs_factor(AX), X3, X3
+	VMOVSS X3, (DI)(R14*1)
 	ADDQ $4, DI
 	ADDQ groupArgs_ldw(AX), R8
 	ADDQ groupArgs_ldScale(AX), R10
@@ -313,9 +418,9 @@ block9:
 	VZEROUPPER
 	RET
 
-// func groupU44avx512(a *groupArgs)
-// 4 rows of x by rows of U4 weights, whole blocks.
-TEXT ·groupU44avx512(SB), NOSPLIT, $0-8
+// func groupU4Zeros1avx512(a *groupArgs)
+// 1 rows of x by rows of U4 weights, whole blocks.
+TEXT ·groupU4Zeros1avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -328,7 +433,247 @@ TEXT ·groupU44avx512(SB), NOSPLIT, $0-8
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
 	VBROADCASTSS groupNibble<>(SB), Z11
-row10:
+row9:
+	VPXORD Z0, Z0, Z0
+	MOVQ R8, R9
+	MOVQ R10, R11
+	MOVQ groupArgs_x(AX), SI
+	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
+group10:
+	VMOVUPS (R11), Y8
+	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
+	VMOVUPS (R9), Z5
+	VPANDD Z11, Z5, Z4
+	VPSRLW $4, Z5, Z5
+	VPANDD Z11, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI), Z4, Z6
+	VPDPBUSD 64(SI), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI), Z8, Z7
+	VFNMADD231PS 192(SI), Z9, Z6
+	VFMADD231PS Z7, Z6, Z0
+	PREFETCHT0 1024(R9)
+	ADDQ $64, R9
+	ADDQ $256, SI
+	ADDQ groupArgs_step(AX), R11
+	DECQ R12
+	JNZ group10
+	VEXTRACTF64X4 $1, Z0, Y7
+	VADDPS Y7, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0x4E, X0, X0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0xB1, X0, X0, X7
+	VADDPS X7, X0, X0
+	VMULSS groupArgs_factor(AX), X0, X0
+	VMOVSS X0, (DI)
+	ADDQ $4, DI
+	ADDQ groupArgs_ldw(AX), R8
+	ADDQ groupArgs_ldScale(AX), R10
+	DECQ groupArgs_rows(AX)
+	JNZ row9
+	VZEROUPPER
+	RET
+
+// func groupU4Zeros2avx512(a *groupArgs)
+// 2 rows of x by rows of U4 weights, whole blocks.
+TEXT ·groupU4Zeros2avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ groupArgs_ldx(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ groupArgs_w(AX), R8
+	MOVQ groupArgs_scale(AX), R10
+	MOVQ groupArgs_zero(AX), BX
+	MOVQ groupArgs_y(AX), DI
+	MOVQ groupArgs_ldy(AX), R13
+	LEAQ (R13)(R13*2), R14
+	VMOVUPS groupArgs_index(AX), Z10
+	VBROADCASTSS groupArgs_middle(AX), Z9
+	VBROADCASTSS groupNibble<>(SB), Z11
+row11:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	MOVQ R8, R9
+	MOVQ R10, R11
+	MOVQ groupArgs_x(AX), SI
+	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
+group12:
+	VMOVUPS (R11), Y8
+	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
+	VMOVUPS (R9), Z5
+	VPANDD Z11, Z5, Z4
+	VPSRLW $4, Z5, Z5
+	VPANDD Z11, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI), Z4, Z6
+	VPDPBUSD 64(SI), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI), Z8, Z7
+	VFNMADD231PS 192(SI), Z9, Z6
+	VFMADD231PS Z7, Z6, Z0
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(CX*1), Z4, Z6
+	VPDPBUSD 64(SI)(CX*1), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(CX*1), Z8, Z7
+	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
+	VFMADD231PS Z7, Z6, Z1
+	PREFETCHT0 1024(R9)
+	ADDQ $64, R9
+	ADDQ $256, SI
+	ADDQ groupArgs_step(AX), R11
+	DECQ R12
+	JNZ group12
+	VEXTRACTF64X4 $1, Z0, Y7
+	VADDPS Y7, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0x4E, X0, X0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0xB1, X0, X0, X7
+	VADDPS X7, X0, X0
+	VMULSS groupArgs_factor(AX), X0, X0
+	VMOVSS X0, (DI)
+	VEXTRACTF64X4 $1, Z1, Y7
+	VADDPS Y7, Y1, Y1
+	VEXTRACTF32X4 $1, Y1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0x4E, X1, X1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0xB1, X1, X1, X7
+	VADDPS X7, X1, X1
+	VMULSS groupArgs_factor(AX), X1, X1
+	VMOVSS X1, (DI)(R13*1)
+	ADDQ $4, DI
+	ADDQ groupArgs_ldw(AX), R8
+	ADDQ groupArgs_ldScale(AX), R10
+	DECQ groupArgs_rows(AX)
+	JNZ row11
+	VZEROUPPER
+	RET
+
+// func groupU4Zeros3avx512(a *groupArgs)
+// 3 rows of x by rows of U4 weights, whole blocks.
+TEXT ·groupU4Zeros3avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ groupArgs_ldx(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ groupArgs_w(AX), R8
+	MOVQ groupArgs_scale(AX), R10
+	MOVQ groupArgs_zero(AX), BX
+	MOVQ groupArgs_y(AX), DI
+	MOVQ groupArgs_ldy(AX), R13
+	LEAQ (R13)(R13*2), R14
+	VMOVUPS groupArgs_index(AX), Z10
+	VBROADCASTSS groupArgs_middle(AX), Z9
+	VBROADCASTSS groupNibble<>(SB), Z11
+row13:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	MOVQ R8, R9
+	MOVQ R10, R11
+	MOVQ groupArgs_x(AX), SI
+	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
+group14:
+	VMOVUPS (R11), Y8
+	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
+	VMOVUPS (R9), Z5
+	VPANDD Z11, Z5, Z4
+	VPSRLW $4, Z5, Z5
+	VPANDD Z11, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI), Z4, Z6
+	VPDPBUSD 64(SI), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI), Z8, Z7
+	VFNMADD231PS 192(SI), Z9, Z6
+	VFMADD231PS Z7, Z6, Z0
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(CX*1), Z4, Z6
+	VPDPBUSD 64(SI)(CX*1), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(CX*1), Z8, Z7
+	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
+	VFMADD231PS Z7, Z6, Z1
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(CX*2), Z4, Z6
+	VPDPBUSD 64(SI)(CX*2), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(CX*2), Z8, Z7
+	VFNMADD231PS 192(SI)(CX*2), Z9, Z6
+	VFMADD231PS Z7, Z6, Z2
+	PREFETCHT0 1024(R9)
+	ADDQ $64, R9
+	ADDQ $256, SI
+	ADDQ groupArgs_step(AX), R11
+	DECQ R12
+	JNZ group14
+	VEXTRACTF64X4 $1, Z0, Y7
+	VADDPS Y7, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0x4E, X0, X0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0xB1, X0, X0, X7
+	VADDPS X7, X0, X0
+	VMULSS groupArgs_factor(AX), X0, X0
+	VMOVSS X0, (DI)
+	VEXTRACTF64X4 $1, Z1, Y7
+	VADDPS Y7, Y1, Y1
+	VEXTRACTF32X4 $1, Y1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0x4E, X1, X1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0xB1, X1, X1, X7
+	VADDPS X7, X1, X1
+	VMULSS groupArgs_factor(AX), X1, X1
+	VMOVSS X1, (DI)(R13*1)
+	VEXTRACTF64X4 $1, Z2, Y7
+	VADDPS Y7, Y2, Y2
+	VEXTRACTF32X4 $1, Y2, X7
+	VADDPS X7, X2, X2
+	VSHUFPS $0x4E, X2, X2, X7
+	VADDPS X7, X2, X2
+	VSHUFPS $0xB1, X2, X2, X7
+	VADDPS X7, X2, X2
+	VMULSS groupArgs_factor(AX), X2, X2
+	VMOVSS X2, (DI)(R13*2)
+	ADDQ $4, DI
+	ADDQ groupArgs_ldw(AX), R8
+	ADDQ groupArgs_ldScale(AX), R10
+	DECQ groupArgs_rows(AX)
+	JNZ row13
+	VZEROUPPER
+	RET
+
+// func groupU4Zeros4avx512(a *groupArgs)
+// 4 rows of x by rows of U4 weights, whole blocks.
+TEXT ·groupU4Zeros4avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ groupArgs_ldx(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ groupArgs_w(AX), R8
+	MOVQ groupArgs_scale(AX), R10
+	MOVQ groupArgs_zero(AX), BX
+	MOVQ groupArgs_y(AX), DI
+	MOVQ groupArgs_ldy(AX), R13
+	LEAQ (R13)(R13*2), R14
+	VMOVUPS groupArgs_index(AX), Z10
+	VBROADCASTSS groupArgs_middle(AX), Z9
+	VBROADCASTSS groupNibble<>(SB), Z11
+row15:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -337,11 +682,12 @@ row10:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
-group11:
+	PCALIGN $64
+group16:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block12:
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
 	VMOVUPS (R9), Z5
 	VPANDD Z11, Z5, Z4
 	VPSRLW $4, Z5, Z5
@@ -377,11 +723,9 @@ block12:
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
 	ADDQ $256, SI
-	DECQ R15
-	JNZ block12
 	ADDQ groupArgs_step(AX), R11
 	DECQ R12
-	JNZ group11
+	JNZ group16
 	VEXTRACTF64X4 $1, Z0, Y7
 	VADDPS Y7, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X7
@@ -426,13 +770,13 @@ block12:
 	ADDQ groupArgs_ldw(AX), R8
 	ADDQ groupArgs_ldScale(AX), R10
 	DECQ groupArgs_rows(AX)
-	JNZ row10
+	JNZ row15
 	VZEROUPPER
 	RET
 
-// func groupU4Zeros1avx512(a *groupArgs)
-// 1 rows of x by rows of U4 weights, whole blocks.
-TEXT ·groupU4Zeros1avx512(SB), NOSPLIT, $0-8
+// func groupE2M11avx512(a *groupArgs)
+// 1 rows of x by rows of E2M1 weights, whole blocks.
+TEXT ·groupE2M11avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -445,23 +789,26 @@ TEXT ·groupU4Zeros1avx512(SB), NOSPLIT, $0-8
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
 	VBROADCASTSS groupNibble<>(SB), Z11
-row13:
+	VMOVUPS groupE2M1<>(SB), Z12
+row17:
 	VPXORD Z0, Z0, Z0
 	MOVQ R8, R9
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
-group14:
-	VMOVUPS (R11), Y8
+	PCALIGN $64
+group18:
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
-	MOVQ groupArgs_blocks(AX), R15
-block15:
 	VMOVUPS (R9), Z5
 	VPANDD Z11, Z5, Z4
 	VPSRLW $4, Z5, Z5
 	VPANDD Z11, Z5, Z5
+	VPSHUFB Z4, Z12, Z4
+	VPSHUFB Z5, Z12, Z5
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
 	VPDPBUSD 64(SI), Z5, Z6
@@ -472,11 +819,9 @@ block15:
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
 	ADDQ $256, SI
-	DECQ R15
-	JNZ block15
 	ADDQ groupArgs_step(AX), R11
 	DECQ R12
-	JNZ group14
+	JNZ group18
 	VEXTRACTF64X4 $1, Z0, Y7
 	VADDPS Y7, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X7
@@ -491,13 +836,13 @@ block15:
 	ADDQ groupArgs_ldw(AX), R8
 	ADDQ groupArgs_ldScale(AX), R10
 	DECQ groupArgs_rows(AX)
-	JNZ row13
+	JNZ row17
 	VZEROUPPER
 	RET
 
-// func groupU4Zeros2avx512(a *groupArgs)
-// 2 rows of x by rows of U4 weights, whole blocks.
-TEXT ·groupU4Zeros2avx512(SB), NOSPLIT, $0-8
+// func groupE2M12avx512(a *groupArgs)
+// 2 rows of x by rows of E2M1 weights, whole blocks.
+TEXT ·groupE2M12avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -510,108 +855,27 @@ TEXT ·groupU4Zeros2avx512(SB), NOSPLIT, $0-8
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
 	VBROADCASTSS groupNibble<>(SB), Z11
-row16:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ R8, R9
-	MOVQ R10, R11
-	MOVQ groupArgs_x(AX), SI
-	MOVQ groupArgs_groups(AX), R12
-group17:
-	VMOVUPS (R11), Y8
-	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
-	MOVQ groupArgs_blocks(AX), R15
-block18:
-	VMOVUPS (R9), Z5
-	VPANDD Z11, Z5, Z4
-	VPSRLW $4, Z5, Z5
-	VPANDD Z11, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI), Z4, Z6
-	VPDPBUSD 64(SI), Z5, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI), Z8, Z7
-	VFNMADD231PS 192(SI), Z9, Z6
-	VFMADD231PS Z7, Z6, Z0
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(CX*1), Z4, Z6
-	VPDPBUSD 64(SI)(CX*1), Z5, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(CX*1), Z8, Z7
-	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
-	VFMADD231PS Z7, Z6, Z1
-	PREFETCHT0 1024(R9)
-	ADDQ $64, R9
-	ADDQ $256, SI
-	DECQ R15
-	JNZ block18
-	ADDQ groupArgs_step(AX), R11
-	DECQ R12
-	JNZ group17
-	VEXTRACTF64X4 $1, Z0, Y7
-	VADDPS Y7, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0x4E, X0, X0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0xB1, X0, X0, X7
-	VADDPS X7, X0, X0
-	VMULSS groupArgs_factor(AX), X0, X0
-	VMOVSS X0, (DI)
-	VEXTRACTF64X4 $1, Z1, Y7
-	VADDPS Y7, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0x4E, X1, X1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0xB1, X1, X1, X7
-	VADDPS X7, X1, X1
-	VMULSS groupArgs_factor(AX), X1, X1
-	VMOVSS X1, (DI)(R13*1)
-	ADDQ $4, DI
-	ADDQ groupArgs_ldw(AX), R8
-	ADDQ groupArgs_ldScale(AX), R10
-	DECQ groupArgs_rows(AX)
-	JNZ row16
-	VZEROUPPER
-	RET
-
-// func groupU4Zeros3avx512(a *groupArgs)
-// 3 rows of x by rows of U4 weights, whole blocks.
-TEXT ·groupU4Zeros3avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ groupArgs_ldx(AX), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ groupArgs_w(AX), R8
-	MOVQ groupArgs_scale(AX), R10
-	MOVQ groupArgs_zero(AX), BX
-	MOVQ groupArgs_y(AX), DI
-	MOVQ groupArgs_ldy(AX), R13
-	LEAQ (R13)(R13*2), R14
-	VMOVUPS groupArgs_index(AX), Z10
-	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupNibble<>(SB), Z11
+	VMOVUPS groupE2M1<>(SB), Z12
 row19:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
 	MOVQ R8, R9
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group20:
-	VMOVUPS (R11), Y8
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
-	MOVQ groupArgs_blocks(AX), R15
-block21:
 	VMOVUPS (R9), Z5
 	VPANDD Z11, Z5, Z4
 	VPSRLW $4, Z5, Z5
 	VPANDD Z11, Z5, Z5
+	VPSHUFB Z4, Z12, Z4
+	VPSHUFB Z5, Z12, Z5
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
 	VPDPBUSD 64(SI), Z5, Z6
@@ -626,18 +890,9 @@ block21:
 	VMULPS 128(SI)(CX*1), Z8, Z7
 	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
 	VFMADD231PS Z7, Z6, Z1
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(CX*2), Z4, Z6
-	VPDPBUSD 64(SI)(CX*2), Z5, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(CX*2), Z8, Z7
-	VFNMADD231PS 192(SI)(CX*2), Z9, Z6
-	VFMADD231PS Z7, Z6, Z2
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
 	ADDQ $256, SI
-	DECQ R15
-	JNZ block21
 	ADDQ groupArgs_step(AX), R11
 	DECQ R12
 	JNZ group20
@@ -661,6 +916,98 @@ block21:
 	VADDPS X7, X1, X1
 	VMULSS groupArgs_factor(AX), X1, X1
 	VMOVSS X1, (DI)(R13*1)
+	ADDQ $4, DI
+	ADDQ groupArgs_ldw(AX), R8
+	ADDQ groupArgs_ldScale(AX), R10
+	DECQ groupArgs_rows(AX)
+	JNZ row19
+	VZEROUPPER
+	RET
+
+// func groupE2M13avx512(a *groupArgs)
+// 3 rows of x by rows of E2M1 weights, whole blocks.
+TEXT ·groupE2M13avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ groupArgs_ldx(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ groupArgs_w(AX), R8
+	MOVQ groupArgs_scale(AX), R10
+	MOVQ groupArgs_zero(AX), BX
+	MOVQ groupArgs_y(AX), DI
+	MOVQ groupArgs_ldy(AX), R13
+	LEAQ (R13)(R13*2), R14
+	VMOVUPS groupArgs_index(AX), Z10
+	VBROADCASTSS groupArgs_middle(AX), Z9
+	VBROADCASTSS groupNibble<>(SB), Z11
+	VMOVUPS groupE2M1<>(SB), Z12
+row21:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	MOVQ R8, R9
+	MOVQ R10, R11
+	MOVQ groupArgs_x(AX), SI
+	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
+group22:
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
+	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R9), Z5
+	VPANDD Z11, Z5, Z4
+	VPSRLW $4, Z5, Z5
+	VPANDD Z11, Z5, Z5
+	VPSHUFB Z4, Z12, Z4
+	VPSHUFB Z5, Z12, Z5
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI), Z4, Z6
+	VPDPBUSD 64(SI), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI), Z8, Z7
+	VFNMADD231PS 192(SI), Z9, Z6
+	VFMADD231PS Z7, Z6, Z0
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(CX*1), Z4, Z6
+	VPDPBUSD 64(SI)(CX*1), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(CX*1), Z8, Z7
+	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
+	VFMADD231PS Z7, Z6, Z1
+	VPXORD Z6, Z6, Z6
+	VPDPBUSD (SI)(CX*2), Z4, Z6
+	VPDPBUSD 64(SI)(CX*2), Z5, Z6
+	VCVTDQ2PS Z6, Z6
+	VMULPS 128(SI)(CX*2), Z8, Z7
+	VFNMADD231PS 192(SI)(CX*2), Z9, Z6
+	VFMADD231PS Z7, Z6, Z2
+	PREFETCHT0 1024(R9)
+	ADDQ $64, R9
+	ADDQ $256, SI
+	ADDQ groupArgs_step(AX), R11
+	DECQ R12
+	JNZ group22
+	VEXTRACTF64X4 $1, Z0, Y7
+	VADDPS Y7, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0x4E, X0, X0, X7
+	VADDPS X7, X0, X0
+	VSHUFPS $0xB1, X0, X0, X7
+	VADDPS X7, X0, X0
+	VMULSS groupArgs_factor(AX), X0, X0
+	VMOVSS X0, (DI)
+	VEXTRACTF64X4 $1, Z1, Y7
+	VADDPS Y7, Y1, Y1
+	VEXTRACTF32X4 $1, Y1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0x4E, X1, X1, X7
+	VADDPS X7, X1, X1
+	VSHUFPS $0xB1, X1, X1, X7
+	VADDPS X7, X1, X1
+	VMULSS groupArgs_factor(AX), X1, X1
+	VMOVSS X1, (DI)(R13*1)
 	VEXTRACTF64X4 $1, Z2, Y7
 	VADDPS Y7, Y2, Y2
 	VEXTRACTF32X4 $1, Y2, X7
@@ -675,13 +1022,13 @@ block21:
 	ADDQ groupArgs_ldw(AX), R8
 	ADDQ groupArgs_ldScale(AX), R10
 	DECQ groupArgs_rows(AX)
-	JNZ row19
+	JNZ row21
 	VZEROUPPER
 	RET
 
-// func groupU4Zeros4avx512(a *groupArgs)
-// 4 rows of x by rows of U4 weights, whole blocks.
-TEXT ·groupU4Zeros4avx512(SB), NOSPLIT, $0-8
+// func groupE2M14avx512(a *groupArgs)
+// 4 rows of x by rows of E2M1 weights, whole blocks.
+TEXT ·groupE2M14avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -694,7 +1041,8 @@ TEXT ·groupU4Zeros4avx512(SB), NOSPLIT, $0-8
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
 	VBROADCASTSS groupNibble<>(SB), Z11
-row22:
+	VMOVUPS groupE2M1<>(SB), Z12
+row23:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -703,17 +1051,19 @@ row22:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
-group23:
-	VMOVUPS (R11), Y8
+	PCALIGN $64
+group24:
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
-	MOVQ groupArgs_blocks(AX), R15
-block24:
 	VMOVUPS (R9), Z5
 	VPANDD Z11, Z5, Z4
 	VPSRLW $4, Z5, Z5
 	VPANDD Z11, Z5, Z5
+	VPSHUFB Z4, Z12, Z4
+	VPSHUFB Z5, Z12, Z5
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
 	VPDPBUSD 64(SI), Z5, Z6
@@ -745,11 +1095,9 @@ block24:
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
 	ADDQ $256, SI
-	DECQ R15
-	JNZ block24
 	ADDQ groupArgs_step(AX), R11
 	DECQ R12
-	JNZ group23
+	JNZ group24
 	VEXTRACTF64X4 $1, Z0, Y7
 	VADDPS Y7, Y0, Y0
 	VEXTRACTF32X4 $1, Y0, X7
@@ -794,13 +1142,13 @@ block24:
 	ADDQ groupArgs_ldw(AX), R8
 	ADDQ groupArgs_ldScale(AX), R10
 	DECQ groupArgs_rows(AX)
-	JNZ row22
+	JNZ row23
 	VZEROUPPER
 	RET
 
-// func groupE2M11avx512(a *groupArgs)
-// 1 rows of x by rows of E2M1 weights, whole blocks.
-TEXT ·groupE2M11avx512(SB), NOSPLIT, $0-8
+// func groupU81avx512(a *groupArgs)
+// 1 rows of x by rows of U8 weights, whole blocks.
+TEXT ·groupU81avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -812,38 +1160,29 @@ TEXT ·groupE2M11avx512(SB), NOSPLIT, $0-8
 	LEAQ (R13)(R13*2), R14
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupNibble<>(SB), Z11
-	VMOVUPS groupE2M1<>(SB), Z12
+	VBROADCASTSS groupSign<>(SB), Z11
 row25:
 	VPXORD Z0, Z0, Z0
 	MOVQ R8, R9
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group26:
-	VPMOVSXBW (R11), X8
-	VPSLLW $7, X8, X8
-	VPAND groupNoBit<>(SB), X8, X8
-	VCVTPH2PS X8, Y8
+	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block27:
-	VMOVUPS (R9), Z5
-	VPANDD Z11, Z5, Z4
-	VPSRLW $4, Z5, Z5
-	VPANDD Z11, Z5, Z5
-	VPSHUFB Z4, Z12, Z4
-	VPSHUFB Z5, Z12, Z5
+	VMOVUPS (R9), Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
-	VPDPBUSD 64(SI), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI), Z8, Z7
-	VFNMADD231PS 192(SI), Z9, Z6
+	VMULPS 64(SI), Z8, Z7
+	VFNMADD231PS 128(SI), Z9, Z6
 	VFMADD231PS Z7, Z6, Z0
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
-	ADDQ $256, SI
+	ADDQ $192, SI
 	DECQ R15
 	JNZ block27
 	ADDQ groupArgs_step(AX), R11
@@ -867,9 +1206,9 @@ block27:
 	VZEROUPPER
 	RET
 
-// func groupE2M12avx512(a *groupArgs)
-// 2 rows of x by rows of E2M1 weights, whole blocks.
-TEXT ·groupE2M12avx512(SB), NOSPLIT, $0-8
+// func groupU82avx512(a *groupArgs)
+// 2 rows of x by rows of U8 weights, whole blocks.
+TEXT ·groupU82avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -881,8 +1220,7 @@ TEXT ·groupE2M12avx512(SB), NOSPLIT, $0-8
 	LEAQ (R13)(R13*2), R14
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupNibble<>(SB), Z11
-	VMOVUPS groupE2M1<>(SB), Z12
+	VBROADCASTSS groupSign<>(SB), Z11
 row28:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -890,37 +1228,28 @@ row28:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group29:
-	VPMOVSXBW (R11), X8
-	VPSLLW $7, X8, X8
-	VPAND groupNoBit<>(SB), X8, X8
-	VCVTPH2PS X8, Y8
+	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block30:
-	VMOVUPS (R9), Z5
-	VPANDD Z11, Z5, Z4
-	VPSRLW $4, Z5, Z5
-	VPANDD Z11, Z5, Z5
-	VPSHUFB Z4, Z12, Z4
-	VPSHUFB Z5, Z12, Z5
+	VMOVUPS (R9), Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
-	VPDPBUSD 64(SI), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI), Z8, Z7
-	VFNMADD231PS 192(SI), Z9, Z6
+	VMULPS 64(SI), Z8, Z7
+	VFNMADD231PS 128(SI), Z9, Z6
 	VFMADD231PS Z7, Z6, Z0
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI)(CX*1), Z4, Z6
-	VPDPBUSD 64(SI)(CX*1), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(CX*1), Z8, Z7
-	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
+	VMULPS 64(SI)(CX*1), Z8, Z7
+	VFNMADD231PS 128(SI)(CX*1), Z9, Z6
 	VFMADD231PS Z7, Z6, Z1
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
-	ADDQ $256, SI
+	ADDQ $192, SI
 	DECQ R15
 	JNZ block30
 	ADDQ groupArgs_step(AX), R11
@@ -954,9 +1283,9 @@ block30:
 	VZEROUPPER
 	RET
 
-// func groupE2M13avx512(a *groupArgs)
-// 3 rows of x by rows of E2M1 weights, whole blocks.
-TEXT ·groupE2M13avx512(SB), NOSPLIT, $0-8
+// func groupU83avx512(a *groupArgs)
+// 3 rows of x by rows of U8 weights, whole blocks.
+TEXT ·groupU83avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -968,8 +1297,7 @@ TEXT ·groupE2M13avx512(SB), NOSPLIT, $0-8
 	LEAQ (R13)(R13*2), R14
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupNibble<>(SB), Z11
-	VMOVUPS groupE2M1<>(SB), Z12
+	VBROADCASTSS groupSign<>(SB), Z11
 row31:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -978,44 +1306,34 @@ row31:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group32:
-	VPMOVSXBW (R11), X8
-	VPSLLW $7, X8, X8
-	VPAND groupNoBit<>(SB), X8, X8
-	VCVTPH2PS X8, Y8
+	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block33:
-	VMOVUPS (R9), Z5
-	VPANDD Z11, Z5, Z4
-	VPSRLW $4, Z5, Z5
-	VPANDD Z11, Z5, Z5
-	VPSHUFB Z4, Z12, Z4
-	VPSHUFB Z5, Z12, Z5
+	VMOVUPS (R9), Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
-	VPDPBUSD 64(SI), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI), Z8, Z7
-	VFNMADD231PS 192(SI), Z9, Z6
+	VMULPS 64(SI), Z8, Z7
+	VFNMADD231PS 128(SI), Z9, Z6
 	VFMADD231PS Z7, Z6, Z0
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI)(CX*1), Z4, Z6
-	VPDPBUSD 64(SI)(CX*1), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(CX*1), Z8, Z7
-	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
+	VMULPS 64(SI)(CX*1), Z8, Z7
+	VFNMADD231PS 128(SI)(CX*1), Z9, Z6
 	VFMADD231PS Z7, Z6, Z1
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI)(CX*2), Z4, Z6
-	VPDPBUSD 64(SI)(CX*2), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(CX*2), Z8, Z7
-	VFNMADD231PS 192(SI)(CX*2), Z9, Z6
+	VMULPS 64(SI)(CX*2), Z8, Z7
+	VFNMADD231PS 128(SI)(CX*2), Z9, Z6
 	VFMADD231PS Z7, Z6, Z2
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
-	ADDQ $256, SI
+	ADDQ $192, SI
 	DECQ R15
 	JNZ block33
 	ADDQ groupArgs_step(AX), R11
@@ -1059,9 +1377,9 @@ block33:
 	VZEROUPPER
 	RET
 
-// func groupE2M14avx512(a *groupArgs)
-// 4 rows of x by rows of E2M1 weights, whole blocks.
-TEXT ·groupE2M14avx512(SB), NOSPLIT, $0-8
+// func groupU84avx512(a *groupArgs)
+// 4 rows of x by rows of U8 weights, whole blocks.
+TEXT ·groupU84avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1073,8 +1391,7 @@ TEXT ·groupE2M14avx512(SB), NOSPLIT, $0-8
 	LEAQ (R13)(R13*2), R14
 	VMOVUPS groupArgs_index(AX), Z10
 	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupNibble<>(SB), Z11
-	VMOVUPS groupE2M1<>(SB), Z12
+	VBROADCASTSS groupSign<>(SB), Z11
 row34:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -1084,51 +1401,40 @@ row34:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group35:
-	VPMOVSXBW (R11), X8
-	VPSLLW $7, X8, X8
-	VPAND groupNoBit<>(SB), X8, X8
-	VCVTPH2PS X8, Y8
+	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block36:
-	VMOVUPS (R9), Z5
-	VPANDD Z11, Z5, Z4
-	VPSRLW $4, Z5, Z5
-	VPANDD Z11, Z5, Z5
-	VPSHUFB Z4, Z12, Z4
-	VPSHUFB Z5, Z12, Z5
+	VMOVUPS (R9), Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
-	VPDPBUSD 64(SI), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI), Z8, Z7
-	VFNMADD231PS 192(SI), Z9, Z6
+	VMULPS 64(SI), Z8, Z7
+	VFNMADD231PS 128(SI), Z9, Z6
 	VFMADD231PS Z7, Z6, Z0
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI)(CX*1), Z4, Z6
-	VPDPBUSD 64(SI)(CX*1), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(CX*1), Z8, Z7
-	VFNMADD231PS 192(SI)(CX*1), Z9, Z6
+	VMULPS 64(SI)(CX*1), Z8, Z7
+	VFNMADD231PS 128(SI)(CX*1), Z9, Z6
 	VFMADD231PS Z7, Z6, Z1
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI)(CX*2), Z4, Z6
-	VPDPBUSD 64(SI)(CX*2), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(CX*2), Z8, Z7
-	VFNMADD231PS 192(SI)(CX*2), Z9, Z6
+	VMULPS 64(SI)(CX*2), Z8, Z7
+	VFNMADD231PS 128(SI)(CX*2), Z9, Z6
 	VFMADD231PS Z7, Z6, Z2
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI)(DX*1), Z4, Z6
-	VPDPBUSD 64(SI)(DX*1), Z5, Z6
 	VCVTDQ2PS Z6, Z6
-	VMULPS 128(SI)(DX*1), Z8, Z7
-	VFNMADD231PS 192(SI)(DX*1), Z9, Z6
+	VMULPS 64(SI)(DX*1), Z8, Z7
+	VFNMADD231PS 128(SI)(DX*1), Z9, Z6
 	VFMADD231PS Z7, Z6, Z3
 	PREFETCHT0 1024(R9)
 	ADDQ $64, R9
-	ADDQ $256, SI
+	ADDQ $192, SI
 	DECQ R15
 	JNZ block36
 	ADDQ groupArgs_step(AX), R11
@@ -1182,9 +1488,9 @@ block36:
 	VZEROUPPER
 	RET
 
-// func groupU81avx512(a *groupArgs)
+// func groupU8Zeros1avx512(a *groupArgs)
 // 1 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU81avx512(SB), NOSPLIT, $0-8
+TEXT ·groupU8Zeros1avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1203,9 +1509,12 @@ row37:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group38:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block39:
 	VMOVUPS (R9), Z4
@@ -1241,9 +1550,9 @@ block39:
 	VZEROUPPER
 	RET
 
-// func groupU82avx512(a *groupArgs)
+// func groupU8Zeros2avx512(a *groupArgs)
 // 2 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU82avx512(SB), NOSPLIT, $0-8
+TEXT ·groupU8Zeros2avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1263,9 +1572,12 @@ row40:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group41:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block42:
 	VMOVUPS (R9), Z4
@@ -1317,9 +1629,9 @@ block42:
 	VZEROUPPER
 	RET
 
-// func groupU83avx512(a *groupArgs)
+// func groupU8Zeros3avx512(a *groupArgs)
 // 3 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU83avx512(SB), NOSPLIT, $0-8
+TEXT ·groupU8Zeros3avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1340,9 +1652,12 @@ row43:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group44:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block45:
 	VMOVUPS (R9), Z4
@@ -1410,9 +1725,9 @@ block45:
 	VZEROUPPER
 	RET
 
-// func groupU84avx512(a *groupArgs)
+// func groupU8Zeros4avx512(a *groupArgs)
 // 4 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU84avx512(SB), NOSPLIT, $0-8
+TEXT ·groupU8Zeros4avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1434,9 +1749,12 @@ row46:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group47:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
+	VMOVUPS (R11)(BX*1), Y9
+	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block48:
 	VMOVUPS (R9), Z4
@@ -1520,9 +1838,9 @@ block48:
 	VZEROUPPER
 	RET
 
-// func groupU8Zeros1avx512(a *groupArgs)
-// 1 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU8Zeros1avx512(SB), NOSPLIT, $0-8
+// func groupI81avx512(a *groupArgs)
+// 1 rows of x by rows of I8 weights, whole blocks.
+TEXT ·groupI81avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1541,14 +1859,14 @@ row49:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group50:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block51:
 	VMOVUPS (R9), Z4
+	VPXORD Z11, Z4, Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
 	VCVTDQ2PS Z6, Z6
@@ -1581,9 +1899,9 @@ block51:
 	VZEROUPPER
 	RET
 
-// func groupU8Zeros2avx512(a *groupArgs)
-// 2 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU8Zeros2avx512(SB), NOSPLIT, $0-8
+// func groupI82avx512(a *groupArgs)
+// 2 rows of x by rows of I8 weights, whole blocks.
+TEXT ·groupI82avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1603,14 +1921,14 @@ row52:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group53:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block54:
 	VMOVUPS (R9), Z4
+	VPXORD Z11, Z4, Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
 	VCVTDQ2PS Z6, Z6
@@ -1659,9 +1977,9 @@ block54:
 	VZEROUPPER
 	RET
 
-// func groupU8Zeros3avx512(a *groupArgs)
-// 3 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU8Zeros3avx512(SB), NOSPLIT, $0-8
+// func groupI83avx512(a *groupArgs)
+// 3 rows of x by rows of I8 weights, whole blocks.
+TEXT ·groupI83avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1682,14 +2000,14 @@ row55:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group56:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block57:
 	VMOVUPS (R9), Z4
+	VPXORD Z11, Z4, Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
 	VCVTDQ2PS Z6, Z6
@@ -1754,9 +2072,9 @@ block57:
 	VZEROUPPER
 	RET
 
-// func groupU8Zeros4avx512(a *groupArgs)
-// 4 rows of x by rows of U8 weights, whole blocks.
-TEXT ·groupU8Zeros4avx512(SB), NOSPLIT, $0-8
+// func groupI84avx512(a *groupArgs)
+// 4 rows of x by rows of I8 weights, whole blocks.
+TEXT ·groupI84avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ groupArgs_ldx(AX), CX
 	LEAQ (CX)(CX*2), DX
@@ -1778,14 +2096,14 @@ row58:
 	MOVQ R10, R11
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
+	PCALIGN $64
 group59:
 	VMOVUPS (R11), Y8
 	VPERMPS Z8, Z10, Z8
-	VMOVUPS (R11)(BX*1), Y9
-	VPERMPS Z9, Z10, Z9
 	MOVQ groupArgs_blocks(AX), R15
 block60:
 	VMOVUPS (R9), Z4
+	VPXORD Z11, Z4, Z4
 	VPXORD Z6, Z6, Z6
 	VPDPBUSD (SI), Z4, Z6
 	VCVTDQ2PS Z6, Z6
@@ -1866,348 +2184,6 @@ block60:
 	VZEROUPPER
 	RET
 
-// func groupI81avx512(a *groupArgs)
-// 1 rows of x by rows of I8 weights, whole blocks.
-TEXT ·groupI81avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ groupArgs_ldx(AX), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ groupArgs_w(AX), R8
-	MOVQ groupArgs_scale(AX), R10
-	MOVQ groupArgs_zero(AX), BX
-	MOVQ groupArgs_y(AX), DI
-	MOVQ groupArgs_ldy(AX), R13
-	LEAQ (R13)(R13*2), R14
-	VMOVUPS groupArgs_index(AX), Z10
-	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupSign<>(SB), Z11
-row61:
-	VPXORD Z0, Z0, Z0
-	MOVQ R8, R9
-	MOVQ R10, R11
-	MOVQ groupArgs_x(AX), SI
-	MOVQ groupArgs_groups(AX), R12
-group62:
-	VMOVUPS (R11), Y8
-	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block63:
-	VMOVUPS (R9), Z4
-	VPXORD Z11, Z4, Z4
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI), Z8, Z7
-	VFNMADD231PS 128(SI), Z9, Z6
-	VFMADD231PS Z7, Z6, Z0
-	PREFETCHT0 1024(R9)
-	ADDQ $64, R9
-	ADDQ $192, SI
-	DECQ R15
-	JNZ block63
-	ADDQ groupArgs_step(AX), R11
-	DECQ R12
-	JNZ group62
-	VEXTRACTF64X4 $1, Z0, Y7
-	VADDPS Y7, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0x4E, X0, X0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0xB1, X0, X0, X7
-	VADDPS X7, X0, X0
-	VMULSS groupArgs_factor(AX), X0, X0
-	VMOVSS X0, (DI)
-	ADDQ $4, DI
-	ADDQ groupArgs_ldw(AX), R8
-	ADDQ groupArgs_ldScale(AX), R10
-	DECQ groupArgs_rows(AX)
-	JNZ row61
-	VZEROUPPER
-	RET
-
-// func groupI82avx512(a *groupArgs)
-// 2 rows of x by rows of I8 weights, whole blocks.
-TEXT ·groupI82avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ groupArgs_ldx(AX), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ groupArgs_w(AX), R8
-	MOVQ groupArgs_scale(AX), R10
-	MOVQ groupArgs_zero(AX), BX
-	MOVQ groupArgs_y(AX), DI
-	MOVQ groupArgs_ldy(AX), R13
-	LEAQ (R13)(R13*2), R14
-	VMOVUPS groupArgs_index(AX), Z10
-	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupSign<>(SB), Z11
-row64:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ R8, R9
-	MOVQ R10, R11
-	MOVQ groupArgs_x(AX), SI
-	MOVQ groupArgs_groups(AX), R12
-group65:
-	VMOVUPS (R11), Y8
-	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block66:
-	VMOVUPS (R9), Z4
-	VPXORD Z11, Z4, Z4
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI), Z8, Z7
-	VFNMADD231PS 128(SI), Z9, Z6
-	VFMADD231PS Z7, Z6, Z0
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(CX*1), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI)(CX*1), Z8, Z7
-	VFNMADD231PS 128(SI)(CX*1), Z9, Z6
-	VFMADD231PS Z7, Z6, Z1
-	PREFETCHT0 1024(R9)
-	ADDQ $64, R9
-	ADDQ $192, SI
-	DECQ R15
-	JNZ block66
-	ADDQ groupArgs_step(AX), R11
-	DECQ R12
-	JNZ group65
-	VEXTRACTF64X4 $1, Z0, Y7
-	VADDPS Y7, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0x4E, X0, X0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0xB1, X0, X0, X7
-	VADDPS X7, X0, X0
-	VMULSS groupArgs_factor(AX), X0, X0
-	VMOVSS X0, (DI)
-	VEXTRACTF64X4 $1, Z1, Y7
-	VADDPS Y7, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0x4E, X1, X1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0xB1, X1, X1, X7
-	VADDPS X7, X1, X1
-	VMULSS groupArgs_factor(AX), X1, X1
-	VMOVSS X1, (DI)(R13*1)
-	ADDQ $4, DI
-	ADDQ groupArgs_ldw(AX), R8
-	ADDQ groupArgs_ldScale(AX), R10
-	DECQ groupArgs_rows(AX)
-	JNZ row64
-	VZEROUPPER
-	RET
-
-// func groupI83avx512(a *groupArgs)
-// 3 rows of x by rows of I8 weights, whole blocks.
-TEXT ·groupI83avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ groupArgs_ldx(AX), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ groupArgs_w(AX), R8
-	MOVQ groupArgs_scale(AX), R10
-	MOVQ groupArgs_zero(AX), BX
-	MOVQ groupArgs_y(AX), DI
-	MOVQ groupArgs_ldy(AX), R13
-	LEAQ (R13)(R13*2), R14
-	VMOVUPS groupArgs_index(AX), Z10
-	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupSign<>(SB), Z11
-row67:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ R8, R9
-	MOVQ R10, R11
-	MOVQ groupArgs_x(AX), SI
-	MOVQ groupArgs_groups(AX), R12
-group68:
-	VMOVUPS (R11), Y8
-	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block69:
-	VMOVUPS (R9), Z4
-	VPXORD Z11, Z4, Z4
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI), Z8, Z7
-	VFNMADD231PS 128(SI), Z9, Z6
-	VFMADD231PS Z7, Z6, Z0
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(CX*1), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI)(CX*1), Z8, Z7
-	VFNMADD231PS 128(SI)(CX*1), Z9, Z6
-	VFMADD231PS Z7, Z6, Z1
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(CX*2), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI)(CX*2), Z8, Z7
-	VFNMADD231PS 128(SI)(CX*2), Z9, Z6
-	VFMADD231PS Z7, Z6, Z2
-	PREFETCHT0 1024(R9)
-	ADDQ $64, R9
-	ADDQ $192, SI
-	DECQ R15
-	JNZ block69
-	ADDQ groupArgs_step(AX), R11
-	DECQ R12
-	JNZ group68
-	VEXTRACTF64X4 $1, Z0, Y7
-	VADDPS Y7, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0x4E, X0, X0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0xB1, X0, X0, X7
-	VADDPS X7, X0, X0
-	VMULSS groupArgs_factor(AX), X0, X0
-	VMOVSS X0, (DI)
-	VEXTRACTF64X4 $1, Z1, Y7
-	VADDPS Y7, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0x4E, X1, X1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0xB1, X1, X1, X7
-	VADDPS X7, X1, X1
-	VMULSS groupArgs_factor(AX), X1, X1
-	VMOVSS X1, (DI)(R13*1)
-	VEXTRACTF64X4 $1, Z2, Y7
-	VADDPS Y7, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X7
-	VADDPS X7, X2, X2
-	VSHUFPS $0x4E, X2, X2, X7
-	VADDPS X7, X2, X2
-	VSHUFPS $0xB1, X2, X2, X7
-	VADDPS X7, X2, X2
-	VMULSS groupArgs_factor(AX), X2, X2
-	VMOVSS X2, (DI)(R13*2)
-	ADDQ $4, DI
-	ADDQ groupArgs_ldw(AX), R8
-	ADDQ groupArgs_ldScale(AX), R10
-	DECQ groupArgs_rows(AX)
-	JNZ row67
-	VZEROUPPER
-	RET
-
-// func groupI84avx512(a *groupArgs)
-// 4 rows of x by rows of I8 weights, whole blocks.
-TEXT ·groupI84avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ groupArgs_ldx(AX), CX
-	LEAQ (CX)(CX*2), DX
-	MOVQ groupArgs_w(AX), R8
-	MOVQ groupArgs_scale(AX), R10
-	MOVQ groupArgs_zero(AX), BX
-	MOVQ groupArgs_y(AX), DI
-	MOVQ groupArgs_ldy(AX), R13
-	LEAQ (R13)(R13*2), R14
-	VMOVUPS groupArgs_index(AX), Z10
-	VBROADCASTSS groupArgs_middle(AX), Z9
-	VBROADCASTSS groupSign<>(SB), Z11
-row70:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ R8, R9
-	MOVQ R10, R11
-	MOVQ groupArgs_x(AX), SI
-	MOVQ groupArgs_groups(AX), R12
-group71:
-	VMOVUPS (R11), Y8
-	VPERMPS Z8, Z10, Z8
-	MOVQ groupArgs_blocks(AX), R15
-block72:
-	VMOVUPS (R9), Z4
-	VPXORD Z11, Z4, Z4
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI), Z8, Z7
-	VFNMADD231PS 128(SI), Z9, Z6
-	VFMADD231PS Z7, Z6, Z0
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(CX*1), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI)(CX*1), Z8, Z7
-	VFNMADD231PS 128(SI)(CX*1), Z9, Z6
-	VFMADD231PS Z7, Z6, Z1
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(CX*2), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI)(CX*2), Z8, Z7
-	VFNMADD231PS 128(SI)(CX*2), Z9, Z6
-	VFMADD231PS Z7, Z6, Z2
-	VPXORD Z6, Z6, Z6
-	VPDPBUSD (SI)(DX*1), Z4, Z6
-	VCVTDQ2PS Z6, Z6
-	VMULPS 64(SI)(DX*1), Z8, Z7
-	VFNMADD231PS 128(SI)(DX*1), Z9, Z6
-	VFMADD231PS Z7, Z6, Z3
-	PREFETCHT0 1024(R9)
-	ADDQ $64, R9
-	ADDQ $192, SI
-	DECQ R15
-	JNZ block72
-	ADDQ groupArgs_step(AX), R11
-	DECQ R12
-	JNZ group71
-	VEXTRACTF64X4 $1, Z0, Y7
-	VADDPS Y7, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0x4E, X0, X0, X7
-	VADDPS X7, X0, X0
-	VSHUFPS $0xB1, X0, X0, X7
-	VADDPS X7, X0, X0
-	VMULSS groupArgs_factor(AX), X0, X0
-	VMOVSS X0, (DI)
-	VEXTRACTF64X4 $1, Z1, Y7
-	VADDPS Y7, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0x4E, X1, X1, X7
-	VADDPS X7, X1, X1
-	VSHUFPS $0xB1, X1, X1, X7
-	VADDPS X7, X1, X1
-	VMULSS groupArgs_factor(AX), X1, X1
-	VMOVSS X1, (DI)(R13*1)
-	VEXTRACTF64X4 $1, Z2, Y7
-	VADDPS Y7, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X7
-	VADDPS X7, X2, X2
-	VSHUFPS $0x4E, X2, X2, X7
-	VADDPS X7, X2, X2
-	VSHUFPS $0xB1, X2, X2, X7
-	VADDPS X7, X2, X2
-	VMULSS groupArgs_factor(AX), X2, X2
-	VMOVSS X2, (DI)(R13*2)
-	VEXTRACTF64X4 $1, Z3, Y7
-	VADDPS Y7, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X7
-	VADDPS X7, X3, X3
-	VSHUFPS $0x4E, X3, X3, X7
-	VADDPS X7, X3, X3
-	VSHUFPS $0xB1, X3, X3, X7
-	VADDPS X7, X3, X3
-	VMULSS groupArgs_factor(AX), X3, X3
-	VMOVSS X3, (DI)(R14*1)
-	ADDQ $4, DI
-	ADDQ groupArgs_ldw(AX), R8
-	ADDQ groupArgs_ldScale(AX), R10
-	DECQ groupArgs_rows(AX)
-	JNZ row70
-	VZEROUPPER
-	RET
-
 // func widenF16avx512(a *vecArgs)
 // dst = a, from float16.
 TEXT ·widenF16avx512(SB), NOSPLIT, $0-8
@@ -2215,13 +2191,13 @@ TEXT ·widenF16avx512(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_dst(AX), DI
 	MOVQ vecArgs_a(AX), SI
 	MOVQ vecArgs_steps(AX), CX
-step73:
+step61:
 	VCVTPH2PS (SI), Z0
 	VMOVUPS Z0, (DI)
 	ADDQ $32, SI
 	ADDQ $64, DI
 	DECQ CX
-	JNZ step73
+	JNZ step61
 	VZEROUPPER
 	RET
 
@@ -2232,13 +2208,13 @@ TEXT ·widenU8avx512(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_dst(AX), DI
 	MOVQ vecArgs_a(AX), SI
 	MOVQ vecArgs_steps(AX), CX
-step74:
+step62:
 	VPMOVZXBD (SI), Z0
 	VCVTDQ2PS Z0, Z0
 	VMOVUPS Z0, (DI)
 	ADDQ $16, SI
 	ADDQ $64, DI
 	DECQ CX
-	JNZ step74
+	JNZ step62
 	VZEROUPPER
 	RET

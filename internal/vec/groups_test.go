@@ -119,6 +119,8 @@ func TestMulGroups(t *testing.T) {
 			{CodesU4, ScaleF16, true, 9, 512, 128}, {CodesU4, ScaleF32, true, 3, 96, 32},
 			{CodesU4, ScaleF16, false, 4, 100, 100},
 			{CodesU4, ScaleBF16, false, 7, 4096, 64}, {CodesU4, ScaleBF16, false, 2, 512, 256},
+			{CodesU4, ScaleF16, true, 67, 1152, 256}, {CodesU4, ScaleF16, true, 3, 384, 384},
+			{CodesU8, ScaleBF16, true, 5, 192, 128}, {CodesI8, ScaleF32, false, 5, 640, 512},
 			{CodesE2M1, ScaleE4M3, false, 6, 256, 16}, {CodesE2M1, ScaleE4M3, false, 33, 7168, 16},
 			{CodesE2M1, ScaleE4M3, false, 5, 48, 16}, {CodesU8, ScaleBF16, false, 5, 256, 64},
 			{CodesU8, ScaleF32, true, 4, 192, 32}, {CodesU8, ScaleF16, false, 6, 1024, 128},

@@ -10,8 +10,8 @@ import (
 // a register of up to eight that are spread over the lanes, one of the weights.
 //
 //	AX arguments   CX, DX one, three strides of x   SI x   DI y   R8 row of w, R9 its cursor
-//	R10 scales of the row, R11 cursor   BX from scales to zero points   R12 groups left   R15 blocks left of a group
-//	R13, R14 one, three strides of y
+//	R10 scales of the row, R11 cursor   BX from scales to zero points   R12 groups left
+//	R13, R14 one, three strides of y   R15 blocks left of a group; with AVX-512 a group of nibbles has one block
 func (e *emitter) emitGroups() {
 	raised := make([]byte, 64)
 	for i := range raised {
@@ -98,7 +98,8 @@ func (k *groupDot) write() {
 			MOVQ R8, R9
 			MOVQ R10, R11
 			MOVQ groupArgs_x(AX), SI
-			MOVQ groupArgs_groups(AX), R12`)
+			MOVQ groupArgs_groups(AX), R12
+			PCALIGN $64`)
 		k.loop("group", "R12", func() {
 			if k.name == "E2M1" {
 				k.spreadE4M3()
@@ -108,8 +109,12 @@ func (k *groupDot) write() {
 			if k.zeros {
 				k.spread("(R11)(BX*1)", groupZero)
 			}
-			k.op("MOVQ groupArgs_blocks(AX), R15")
-			k.loop("block", "R15", k.block)
+			if k.nibbles() && k.wide() {
+				k.block()
+			} else {
+				k.op("MOVQ groupArgs_blocks(AX), R15")
+				k.loop("block", "R15", k.block)
+			}
 			k.op("ADDQ groupArgs_step(AX), R11")
 		})
 		for m := range k.mr {
