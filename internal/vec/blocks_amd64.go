@@ -36,6 +36,7 @@ type blockArgs struct {
 	lanes   [8]int32        // for kernels of eight rows: all bits set for rows that exist
 	add     int             // 1 to add to the values of y
 	grid    unsafe.Pointer  // lookup table of the format, or nil
+	stride  int             // kernels of lanes: bytes between weight rows
 }
 
 // blockTileArgs are the arguments of kernels that multiply units of sixteen rows of x by a panel.
@@ -205,6 +206,10 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 // mulBlocksRows multiplies sixteen weight rows by one row of x, or up to four, at a time. The weight rows stay in the
 // L1 or L2 cache until all rows of x have been multiplied.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
+	if dot := laneDots[f]; dot != nil && c.M1-c.M0 == 1 {
+		mulLanes(c, f, w, ldw, dot)
+		return
+	}
 	if g := grids[f]; g != nil && c.M1-c.M0 <= g.most {
 		mulGrids(c, f, w, ldw, g)
 		return

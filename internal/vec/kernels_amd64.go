@@ -560,6 +560,33 @@ func indexQueryamx(a *indexPackArgs)
 func indexScoresamx(a *indexScoreArgs)
 
 //go:noescape
+func laneDotIQ4NL(a *blockArgs)
+
+//go:noescape
+func laneDotIQ4XS(a *blockArgs)
+
+//go:noescape
+func laneDotMXFP4(a *blockArgs)
+
+//go:noescape
+func laneDotQ40(a *blockArgs)
+
+//go:noescape
+func laneDotQ41(a *blockArgs)
+
+//go:noescape
+func laneDotQ4K(a *blockArgs)
+
+//go:noescape
+func laneDotQ50(a *blockArgs)
+
+//go:noescape
+func laneDotQ51(a *blockArgs)
+
+//go:noescape
+func laneDotQ5K(a *blockArgs)
+
+//go:noescape
 func latentValuesamx(a *attendValueArgs)
 
 //go:noescape

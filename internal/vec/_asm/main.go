@@ -67,6 +67,7 @@ func files() map[string][]byte {
 	file("windows_amx", avx512, (*emitter).emitWindows)
 	file("columns_amx", avx512, (*emitter).emitColumns)
 	file("blocks_avx512", avx512, (*emitter).emitBlocks)
+	file("blocklanes_avx512", avx512, (*emitter).emitLanes)
 	file("grids_avx512", avx512, (*emitter).emitGrids)
 	file("blockpanels_avx512", avx512, (*emitter).emitPanelDots)
 	file("blocks_amx", avx512, (*emitter).emitBlockTiles)

@@ -1,0 +1,106 @@
+//go:build !purego
+
+package vec
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"sparrow/internal/block"
+)
+
+// laneDots multiply one row of x by sixteen weight rows whose bytes they transpose; see _asm/blocklanes.go.
+var laneDots = map[block.Format]func(*blockArgs){
+	block.Q4_0: laneDotQ40, block.Q4_1: laneDotQ41, block.Q5_0: laneDotQ50, block.Q5_1: laneDotQ51,
+	block.IQ4_NL: laneDotIQ4NL, block.MXFP4: laneDotMXFP4,
+	block.Q4_K: laneDotQ4K, block.Q5_K: laneDotQ5K, block.IQ4_XS: laneDotIQ4XS,
+}
+
+const (
+	laneValues = 256 // values of a step
+	laneAhead  = 1024
+)
+
+// mulLanes multiplies rows of x one at a time by sixteen weight rows at a time. To read memory as sixteen long streams,
+// these rows are one row of each of sixteen runs of rows.
+func mulLanes(c BlockCut, f block.Format, w []byte, ldw int, dot func(*blockArgs)) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	s.ready(&c)
+	for j := 0; j < c.N; {
+		run := laneRun((c.N-j)/tileSide, ldw)
+		if run == 0 { // the last rows, and rows before them if there are any
+			first := max(0, c.N-tileSide)
+			s.lanes(&c, f, w, ldw, dot, first, j-first, 1)
+			return
+		}
+		for i := range run {
+			s.lanes(&c, f, w, ldw, dot, j+i, 0, run)
+		}
+		j += run * tileSide
+	}
+}
+
+// laneRun returns the rows of a run, at most the given number, so that streams are in different sets of the L1 cache.
+func laneRun(most, ldw int) int {
+	best, run := 0, most
+	for n := most; n > max(0, most-8); n-- {
+		sets := uint(0)
+		for r := range tileSide {
+			sets |= 1 << (r * n * ldw / 256 % 16)
+		}
+		if count := bits.OnesCount(sets); count > best {
+			best, run = count, n
+		}
+	}
+	return run
+}
+
+// lanes multiplies rows of x by weight rows that are run rows apart, from row j on, and stores the results of rows from
+// lane skip on. Blocks after the last whole step, and all blocks if there are fewer than sixteen rows, are copied and
+// padded.
+func (s *blockScratch) lanes(c *BlockCut, f block.Format, w []byte, ldw int, dot func(*blockArgs), j, skip, run int) {
+	a, sums := &s.rows, s.results[:lineBytes]
+	a.trees, a.y = s.tiles.sums, at(sums, 0)
+	step, bytes := laneValues/f.Values()*f.Bytes(), c.X.k/f.Values()*f.Bytes()
+	rows, steps, whole := min(tileSide, c.N), (bytes+step-1)/step, bytes/step
+	if rows < tileSide {
+		whole = 0
+	}
+	for m := c.M0; m < c.M1; m++ {
+		x := c.X.row(c.X.unit(m))
+		clear(sums)
+		for k := 0; k < steps; {
+			a.ahead = laneAhead
+			if k < whole {
+				a.rows[0], a.stride, a.steps = at(w, j*ldw), run*ldw, whole
+			} else {
+				s.padLanes(w[j*ldw:], run*ldw, k*step, min(step, bytes-k*step), step, rows)
+			}
+			a.x, a.scales = at(x.codes, k*laneValues), at(x.scales, 4*k*laneValues/c.X.group)
+			a.sums = at(x.sums, 32*k)
+			k += a.steps
+			runKernel(dot, a)
+		}
+		to := c.Y[(m-c.M0)*c.Ldy+j:]
+		for r, v := range unsafe.Slice((*float32)(at(sums, 0)), rows) {
+			if r < skip {
+				continue
+			}
+			if c.Add {
+				v += to[r*run]
+			}
+			to[r*run] = v
+		}
+	}
+}
+
+// padLanes copies n bytes of rows, from byte from of each row on, and pads them with zeros to a step.
+func (s *blockScratch) padLanes(w []byte, ldw, from, n, step, rows int) {
+	a := &s.rows
+	a.rows[0], a.stride, a.steps = at(s.panel, 0), step, 1
+	clear(s.panel[:tileSide*step])
+	for r := range rows {
+		copy(s.panel[r*step:], w[r*ldw+from:][:n])
+	}
+}
