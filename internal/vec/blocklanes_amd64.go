@@ -27,15 +27,21 @@ func mulLanes(c BlockCut, f block.Format, w []byte, ldw int, dot func(*blockArgs
 	s := blockScratches.get()
 	defer releaseBlocks(s)
 	s.ready(&c)
-	for j := 0; j < c.N; {
-		run := laneRun((c.N-j)/tileSide, ldw)
-		if run == 0 { // the last rows, and rows before them if there are any
-			first := max(0, c.N-tileSide)
-			s.lanes(&c, f, w, ldw, dot, first, j-first, 1)
+	eachLanes(c.N, ldw, func(j, skip, run int) { s.lanes(&c, f, w, ldw, dot, j, skip, run) })
+}
+
+// eachLanes calls do for every sixteen of n weight rows: rows that are run rows apart, from row j on, of which the first
+// skip rows have been multiplied before. If there are fewer than sixteen rows, do is called once.
+func eachLanes(n, ldw int, do func(j, skip, run int)) {
+	for j := 0; j < n; {
+		run := laneRun((n-j)/tileSide, ldw)
+		if run == 0 {
+			first := max(0, n-tileSide)
+			do(first, j-first, 1)
 			return
 		}
 		for i := range run {
-			s.lanes(&c, f, w, ldw, dot, j+i, 0, run)
+			do(j+i, 0, run)
 		}
 		j += run * tileSide
 	}
@@ -82,16 +88,37 @@ func (s *blockScratch) lanes(c *BlockCut, f block.Format, w []byte, ldw int, dot
 			k += a.steps
 			runKernel(dot, a)
 		}
-		to := c.Y[(m-c.M0)*c.Ldy+j:]
-		for r, v := range unsafe.Slice((*float32)(at(sums, 0)), rows) {
-			if r < skip {
-				continue
-			}
-			if c.Add {
-				v += to[r*run]
-			}
-			to[r*run] = v
+		c.storeLanes(s.results, m-c.M0, j, skip, run)
+	}
+}
+
+// storeLanes writes a line of results to row m of Y, from lane skip on.
+func (c *BlockCut) storeLanes(line []byte, m, j, skip, run int) {
+	to := c.Y[m*c.Ldy+j:]
+	for r, v := range unsafe.Slice((*float32)(at(line, 0)), min(tileSide, c.N)) {
+		if r < skip {
+			continue
 		}
+		if c.Add {
+			v += to[r*run]
+		}
+		to[r*run] = v
+	}
+}
+
+// lanePanels adds the products of sixteen weight rows, which are run rows apart from row j on, to the results.
+func (s *blockScratch) lanePanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct, j, run, rows int) {
+	a, step := &s.rows, f.Bytes()
+	a.panel = at(s.panel, tileSide*step)
+	for b := range c.X.k / laneValues {
+		if c.N < tileSide {
+			s.padLanes(w[j*ldw:], run*ldw, b*step, step, step, c.N)
+		} else {
+			a.rows[0], a.stride = at(w, j*ldw+b*step), run*ldw
+		}
+		a.ahead = laneAhead
+		runKernel(p.fill, a)
+		s.dotPanel(p, a.panel, rows, b*rows*recordBytes, 0)
 	}
 }
 

@@ -49,8 +49,9 @@ const (
 // panelProduct holds the kernels that multiply weights of one format by several rows of x.
 type panelProduct struct {
 	unpack      func(*blockArgs)
-	grid        unsafe.Pointer // lookup table of unpack, or nil
-	planes      bool           // codes of plain blocks are in planes
+	fill        func(*blockArgs) // fills panels without plain blocks, or nil
+	grid        unsafe.Pointer   // lookup table of unpack, or nil
+	planes      bool             // codes of plain blocks are in planes
 	dot8, dot4  func(*panelDotArgs)
 	mins, times bool
 	flip        uint32
@@ -59,7 +60,7 @@ type panelProduct struct {
 
 // panelOf returns the kernels for a format, or nil for formats without panels.
 func panelOf(f block.Format) *panelProduct {
-	if p := &panels[f]; p.unpack != nil {
+	if p := &panels[f]; p.dot8 != nil {
 		return p
 	}
 	return nil
@@ -82,9 +83,9 @@ var panels = func() (list [32]panelProduct) {
 		case block.Q2_K: // products of at most 3 times 15
 			p.dot8, p.dot4, p.mins, p.times = panelDot8x1Mins, panelDot4x1Mins, true, true
 		case block.Q4_K:
-			p.unpack, p.dot8, p.dot4, p.mins = unpackQ4Kavx512, panelDot8x8Mins, panelDot4x8Mins, true
+			p.fill, p.dot8, p.dot4 = laneFillQ4K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q5_K:
-			p.dot8, p.dot4, p.mins = panelDot8x8Mins, panelDot4x8Mins, true
+			p.fill, p.dot8, p.dot4 = laneFillQ5K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q6_K:
 			p.unpack, p.dot8, p.dot4 = unpackQ6Kavx512, panelDot8x16, panelDot4x16
 		case block.Q3_K, block.IQ2_XS, block.IQ2_S, block.IQ1_M:
@@ -92,7 +93,7 @@ var panels = func() (list [32]panelProduct) {
 		case block.TQ1_0, block.TQ2_0: // the scales of these formats are 1
 			p.dot8, p.dot4 = panelDot8x1, panelDot4x1
 		case block.IQ4_XS:
-			p.flip, p.shift = 0x80808080, 7
+			p.fill, p.shift = laneFillIQ4XS, 7
 		}
 		if g := grids[f]; g != nil && g.unpack != nil {
 			p.unpack, p.planes, p.grid = g.unpack, true, unsafe.Pointer(&g.points[0])
@@ -134,6 +135,16 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	}
 	s.fillRecords(c, rows, p.planes)
 	s.rows.grid, s.rows.trees = p.grid, s.tiles.sums
+	if p.fill != nil {
+		eachLanes(c.N, ldw, func(j, skip, run int) {
+			clear(s.results[:rows*lineBytes])
+			s.lanePanels(c, f, w, ldw, p, j, run, rows)
+			for m := range c.M1 - c.M0 {
+				c.storeLanes(s.results[m*lineBytes:], m, j, skip, run)
+			}
+		})
+		return
+	}
 	for j := 0; j < c.N; j += tileSide {
 		clear(s.results[:rows*lineBytes])
 		if f.Values() == 32 {

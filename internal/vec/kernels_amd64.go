@@ -587,6 +587,15 @@ func laneDotQ51(a *blockArgs)
 func laneDotQ5K(a *blockArgs)
 
 //go:noescape
+func laneFillIQ4XS(a *blockArgs)
+
+//go:noescape
+func laneFillQ4K(a *blockArgs)
+
+//go:noescape
+func laneFillQ5K(a *blockArgs)
+
+//go:noescape
 func latentValuesamx(a *attendValueArgs)
 
 //go:noescape

@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// laneDot is a kernel that multiplies one row of x by sixteen rows of weights whose lanes are the weight rows: the bytes
-// of a step, 256 values of each row, are transposed as dwords, and a dword of sixteen rows is multiplied by four values
-// of x that all lanes share. So no product has to be added up across lanes, scales of sixteen rows come out in a register,
-// and the integer scales of a block are applied to sums of sixteen rows at a time.
+// laneDot is a kernel that multiplies one row of x by sixteen rows of weights. Lanes are weight rows: the bytes of a
+// step, 256 values of each row, are transposed as dwords, and a dword of sixteen rows is multiplied by four values
+// of x that all lanes share. So no product has to be added up across lanes, scales of sixteen rows come out in a
+// register, and the integer scales of a block are applied to sums of sixteen rows at a time.
 //
 //	AX arguments   R8 ... R11 every fourth row   R14, R15 one, three strides of rows   R12 memory for sums and bits
 //	R13 bytes to prefetch ahead   DX where to prefetch
@@ -15,8 +15,9 @@ import "fmt"
 type laneDot struct {
 	*emitter
 	f     blockFormat
-	spare int // the register that is not used by dwords
-	done  int // dwords that have been processed
+	fill  bool // write the codes and scales to a panel instead of multiplying them, see blockpanel.go
+	spare int  // the register that is not used by dwords
+	done  int  // dwords that have been processed
 }
 
 // Formats with integer scales: their bytes, and whether they have a fifth bit.
@@ -54,6 +55,9 @@ func (e *emitter) emitLanes() {
 	e.bytesTable("laneTurn", 32, func(i int) int { return (i/4 + i/2%2*8) * (1 - i%2) }) // words b and b + 8
 	for _, f := range laneFormats {
 		(&laneDot{emitter: e, f: f}).write()
+		if !f.small() {
+			(&laneDot{emitter: e, f: f, fill: true}).write()
+		}
 	}
 }
 
@@ -64,7 +68,11 @@ func (k *laneDot) lookup() bool { return k.f == mxfp4 || k.f == iq4nl || k.f == 
 func (k *laneDot) step() int { return 256 / k.f.values * k.f.bytes }
 
 func (k *laneDot) write() {
-	k.function("laneDot"+k.f.name, "blockArgs", fmt.Sprintf("one row of x by sixteen rows of %s.", k.f.name))
+	if k.fill {
+		k.function("laneFill"+k.f.name, "blockArgs", fmt.Sprintf("sixteen rows of %s to a panel.", k.f.name))
+	} else {
+		k.function("laneDot"+k.f.name, "blockArgs", fmt.Sprintf("one row of x by sixteen rows of %s.", k.f.name))
+	}
 	k.op(`
 		MOVQ blockArgs_rows(AX), R8
 		MOVQ blockArgs_stride(AX), R14
@@ -73,13 +81,18 @@ func (k *laneDot) write() {
 		LEAQ (R9)(R14*4), R10
 		LEAQ (R10)(R14*4), R11
 		MOVQ blockArgs_ahead(AX), R13
-		MOVQ blockArgs_x(AX), SI
-		MOVQ blockArgs_scales(AX), DI
-		MOVQ blockArgs_sums(AX), CX
 		MOVQ blockArgs_trees(AX), R12
-		MOVQ blockArgs_y(AX), DX
-		VMOVUPS (DX), Z%d
-		VPBROADCASTD blockNibble<>(SB), Z%d`, laneResult, laneNibble)
+		VPBROADCASTD blockNibble<>(SB), Z%d`, laneNibble)
+	if k.fill {
+		k.op("MOVQ blockArgs_panel(AX), DI")
+	} else {
+		k.op(`
+			MOVQ blockArgs_x(AX), SI
+			MOVQ blockArgs_scales(AX), DI
+			MOVQ blockArgs_sums(AX), CX
+			MOVQ blockArgs_y(AX), DX
+			VMOVUPS (DX), Z%d`, laneResult)
+	}
 	switch {
 	case k.f == mxfp4:
 		k.op("VBROADCASTI32X4 blockE2M1Raised<>(SB), Z%d", laneTable)
@@ -108,6 +121,10 @@ func (k *laneDot) write() {
 		k.nonlinear()
 	default:
 		k.super()
+	}
+	if k.fill {
+		k.ret()
+		return
 	}
 	k.op(`
 		ADDQ $256, SI
@@ -213,9 +230,9 @@ func (k *laneDot) pair(first, second string, a, b *int) {
 	*a, *b, k.spare = k.spare, *a, *b
 }
 
-// nibbles adds the products of the first n bytes of the dwords in register z and x, whose values begin at byte x for low
-// nibbles and at byte high for high nibbles. The other bytes are zero if cleared is set. Sums of high nibbles are sixteen
-// times as large if nibbles are not indices of a table.
+// nibbles adds the products of the first n bytes of the dwords in register z and x, whose values begin at byte x for
+// low nibbles and at byte high for high nibbles. The other bytes are zero if cleared is set. Sums of high nibbles are
+// sixteen times as large if nibbles are not indices of a table.
 func (k *laneDot) nibbles(z, n int, cleared bool, x, high int) {
 	const a, b = 24, 25
 	if k.lookup() {
@@ -234,10 +251,26 @@ func (k *laneDot) nibbles(z, n int, cleared bool, x, high int) {
 		k.op(`
 			VPANDD.BCST laneNibble%d<>(SB), Z%d, Z%d
 			VPANDD.BCST laneTop%d<>(SB), Z%d, Z%d`, n, z, a, n, z, b)
+	} else if k.fill {
+		k.op(`
+			VPSRLW $4, Z%d, Z%d
+			VPANDD Z%d, Z%d, Z%d
+			VPANDD Z%d, Z%d, Z%d`, z, b, laneNibble, z, a, laneNibble, b, b)
 	} else {
 		k.op(`
 			VPANDD Z%d, Z%d, Z%d
 			VPANDD Z%d, Z%d, Z%d`, laneNibble, z, a, laneTop, z, b)
+	}
+	k.products(a, b, x, high)
+}
+
+// products adds the products of unpacked codes and x, or stores the codes.
+func (k *laneDot) products(a, b, x, high int) {
+	if k.fill {
+		k.op(`
+			VMOVDQU64 Z%d, %d(DI)
+			VMOVDQU64 Z%d, %d(DI)`, a, 16*x, b, 16*high)
+		return
 	}
 	k.op(`
 		VPDPBUSD.BCST %d(SI), Z%d, Z%d
@@ -405,16 +438,18 @@ func (k *laneDot) times(z, scales, i, to int) {
 // super multiplies a block of Q4_K or Q5_K.
 func (k *laneDot) super() {
 	const scales, mins, high, least, sum, more, first = 26, 27, 28, 28, 29, 30, 16
-	// Pairs of sums of 32 values, 0 and 2, 1 and 3, 4 and 6, 5 and 7.
-	k.op(`
-		VPBROADCASTD laneOnes<>(SB), Y0
-		VPMADDWD (CX), Y0, Y0
-		VPSHUFD $0xEE, Y0, Y1
-		VPSLLD $16, Y1, Y1
-		VPBLENDW $0xAA, Y1, Y0, Y0
-		VMOVDQU Y0, (R12)`)
-	k.zero(sum)
-	k.zero(more)
+	if !k.fill {
+		// Pairs of sums of 32 values, 0 and 2, 1 and 3, 4 and 6, 5 and 7.
+		k.op(`
+			VPBROADCASTD laneOnes<>(SB), Y0
+			VPMADDWD (CX), Y0, Y0
+			VPSHUFD $0xEE, Y0, Y1
+			VPSLLD $16, Y1, Y1
+			VPBLENDW $0xAA, Y1, Y0, Y0
+			VMOVDQU Y0, (R12)`)
+		k.zero(sum)
+		k.zero(more)
+	}
 	start := 4
 	if k.f == q5k {
 		start = 12
@@ -424,6 +459,11 @@ func (k *laneDot) super() {
 		case c == 0:
 			k.half(z, false, laneD)
 			k.half(z, true, laneM)
+			if k.fill {
+				k.op(`
+					VMOVUPS Z%d, %d(DI)
+					VMOVUPS Z%d, %d(DI)`, laneD, panelD, laneM, panelMin)
+			}
 			return
 		case c < 3: // scales, then minimums: six bits of the first four, two bits of the others
 			k.op("VMOVDQA64 Z%d, Z%d", z, 25+c)
@@ -436,7 +476,7 @@ func (k *laneDot) super() {
 			return
 		}
 		i, g := (c-start)%8, (c-start)/8
-		if i == 0 {
+		if i == 0 && !k.fill {
 			k.zero(laneLow)
 			k.zero(laneHigh)
 		}
@@ -446,7 +486,7 @@ func (k *laneDot) super() {
 		} else {
 			k.fifths(z, i, g, x)
 		}
-		if i < 7 {
+		if i < 7 || k.fill {
 			return
 		}
 		if g == 2 {
@@ -459,6 +499,9 @@ func (k *laneDot) super() {
 			k.times(laneHigh, scales, g%2*2+1, sum)
 		}
 	})
+	if k.fill {
+		return
+	}
 	if k.f == q4k {
 		k.op(`
 			VPSRAD $4, Z%d, Z%d
@@ -491,6 +534,14 @@ func (k *laneDot) superScales(z int) {
 		VPTERNLOGD.BCST $0xF8, blockUpper<>(SB), Z25, Z24
 		VPANDD.BCST blockSix<>(SB), Z27, Z27
 		VPXORD Z28, Z28, Z28`, z, laneNibble)
+	if k.fill {
+		k.op("VMOVDQU64 %d(R12), Z25", laneBits)
+		for j := range 8 {
+			k.storeScale([]int{26, 25}[j/4], j%4, j, false)
+			k.storeScale([]int{27, 24}[j/4], j%4, j, true)
+		}
+		return
+	}
 	for half, from := range []int{27, 24} {
 		for odd := range 2 {
 			if odd == 1 {
@@ -501,6 +552,25 @@ func (k *laneDot) superScales(z int) {
 				VPDPWSSD.BCST %d(R12), Z25, Z28`, from, 16*half+4*odd)
 		}
 	}
+}
+
+// storeScale stores byte i of the dwords in register z in a panel: as scale j, or as minimum j in both words.
+func (k *laneDot) storeScale(z, i, j int, least bool) {
+	const t, u = 29, 30
+	from := z
+	if i > 0 {
+		k.op("VPSRLD $%d, Z%d, Z%d", 8*i, z, t)
+		from = t
+	}
+	k.op("VPANDD.BCST blockByte<>(SB), Z%d, Z%d", from, t)
+	if !least {
+		k.op("VMOVDQU64 Z%d, %d(DI)", t, panelScales+128*j)
+		return
+	}
+	k.op(`
+		VPSLLD $16, Z%d, Z%d
+		VPORD Z%d, Z%d, Z%d
+		VMOVDQU64 Z%d, %d(DI)`, t, u, u, t, t, t, panelPairs+64*j)
 }
 
 // fifths is nibbles for dword i of group g of Q5_K, whose fifth bits are bits 2g and 2g+1 of dword i of the bits.
@@ -522,26 +592,29 @@ func (k *laneDot) fifths(z, i, g, x int) {
 		}
 		k.op("VPTERNLOGD $0xF8, Z31, Z%d, Z%d", bits, to)
 	}
-	k.op(`
-		VPDPBUSD.BCST %d(SI), Z%d, Z%d
-		VPDPBUSD.BCST %d(SI), Z%d, Z%d`, x, a, laneLow, x+32, b, laneHigh)
+	k.products(a, b, x, x+32)
 }
 
 // nonlinear multiplies a block of IQ4_XS.
 func (k *laneDot) nonlinear() {
 	const upper, lower, sum = 26, 27, 29
-	k.op(`
-		VPBROADCASTD laneOnes<>(SB), Y0
-		VPMADDWD (CX), Y0, Y0
-		VPSLLD $%d, Y0, Y0
-		VPXOR Y1, Y1, Y1
-		VPSUBD Y0, Y1, Y0
-		VMOVDQU Y0, (R12)`, k.f.offset)
-	k.zero(sum)
+	if !k.fill {
+		k.op(`
+			VPBROADCASTD laneOnes<>(SB), Y0
+			VPMADDWD (CX), Y0, Y0
+			VPSLLD $%d, Y0, Y0
+			VPXOR Y1, Y1, Y1
+			VPSUBD Y0, Y1, Y0
+			VMOVDQU Y0, (R12)`, k.f.offset)
+		k.zero(sum)
+	}
 	k.dwords(func(z, c int) {
 		switch c {
 		case 0:
 			k.half(z, false, laneD)
+			if k.fill {
+				k.op("VMOVUPS Z%d, %d(DI)", laneD, panelD)
+			}
 			k.op("VMOVDQA64 Z%d, Z%d", z, upper)
 			return
 		case 1:
@@ -549,7 +622,7 @@ func (k *laneDot) nonlinear() {
 			return
 		}
 		i, b := (c-2)%4, (c-2)/4
-		if i == 0 {
+		if i == 0 && !k.fill {
 			k.op("VPBROADCASTD %d(R12), Z%d", 4*b, laneLow)
 			k.zero(laneHigh)
 		}
@@ -560,16 +633,28 @@ func (k *laneDot) nonlinear() {
 		}
 		// Scale b has four bits in the lower part and two in the upper part, and is raised by 32.
 		k.op(`
-			VPADDD Z%d, Z%d, Z%d
 			VPSRLD $%d, Z%d, Z24
 			VPANDD.BCST laneFour<>(SB), Z24, Z24
-			VPSRLD $%d, Z%d, Z25`, laneHigh, laneLow, laneLow, 4*b, lower, 12+2*b, upper)
-		k.op(`
+			VPSRLD $%d, Z%d, Z25
 			VPTERNLOGD.BCST $0xF8, laneTwo<>(SB), Z25, Z24
-			VPSUBD.BCST lane32<>(SB), Z24, Z24
+			VPSUBD.BCST lane32<>(SB), Z24, Z24`, 4*b, lower, 12+2*b, upper)
+		if k.fill {
+			k.op(`
+				VMOVDQU64 Z24, %d(DI)
+				VPSLLD $16, Z24, Z24
+				VPSRLD $16, Z24, Z25
+				VPORD Z24, Z25, Z24
+				VMOVDQU64 Z24, %d(DI)`, panelScales+128*b, panelPairs+64*b)
+			return
+		}
+		k.op(`
+			VPADDD Z%d, Z%d, Z%d
 			VPMULLD Z24, Z%d, Z24
-			VPADDD Z24, Z%d, Z%d`, laneLow, sum, sum)
+			VPADDD Z24, Z%d, Z%d`, laneHigh, laneLow, laneLow, laneLow, sum, sum)
 	})
+	if k.fill {
+		return
+	}
 	k.op(`
 		VCVTDQ2PS Z%d, Z%d
 		VMULPS Z%d, Z%d, Z%d
