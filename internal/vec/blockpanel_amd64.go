@@ -13,11 +13,10 @@ import (
 // plainPanelArgs are the arguments of kernels that rearrange sixteen plain blocks into a panel.
 type plainPanelArgs struct {
 	plain, panel unsafe.Pointer
-	pitch        int    // bytes between plain blocks
-	mins         int    // 1 if pairs are minimums, 0 if they are scales
-	times        int    // 1 if codes are multiplied by their scales
-	planes       int    // 1 if codes are in planes
-	flip         uint32 // bits of codes that are inverted
+	pitch        int // bytes between plain blocks
+	mins         int // 1 if pairs are minimums, 0 if they are scales
+	times        int // 1 if codes are multiplied by their scales
+	planes       int // 1 if codes are in planes
 }
 
 // recordArgs are the arguments of kernels that convert a row of x into records.
@@ -26,6 +25,8 @@ type recordArgs struct {
 	stride                  int // bytes between records
 	scale                   int // bytes between scales of two blocks
 	blocks                  int
+	raised                  int // log2 of the number that codes of blocks of 32 are raised by, or 0
+	floats                  int // 1 if sums become float32
 	planes                  int // 1 to write planes: byte i of each dword of sixteen codes goes to dword i
 }
 
@@ -54,7 +55,6 @@ type panelProduct struct {
 	planes      bool             // codes of plain blocks are in planes
 	dot8, dot4  func(*panelDotArgs)
 	mins, times bool
-	flip        uint32
 	shift       int
 }
 
@@ -133,7 +133,7 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	if n := rows * lineBytes; len(s.results) < n {
 		s.results = alignedBytes(n)
 	}
-	s.fillRecords(c, rows, p.planes)
+	s.fillRecords(c, rows, p)
 	s.rows.grid, s.rows.trees = p.grid, s.tiles.sums
 	if p.fill != nil {
 		eachLanes(c.N, ldw, func(j, skip, run int) {
@@ -171,7 +171,7 @@ func (s *blockScratch) plainPanels(c *BlockCut, f block.Format, w []byte, ldw in
 	a := &s.rows
 	a.panel = at(s.panel, 0)
 	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
-		times: flag(p.times), planes: flag(p.planes), flip: p.flip}
+		times: flag(p.times), planes: flag(p.planes)}
 	a.take(c, f, w, ldw, j, 0, tileSide)
 	a.ahead, a.last = tileSide*ldw, 0
 	for k := 0; k < c.X.k; k += plainDepth {
@@ -202,7 +202,7 @@ func (s *blockScratch) pairPanels(c *BlockCut, f block.Format, w []byte, ldw int
 }
 
 // fillRecords converts the rows of x into records; missing rows become zeros.
-func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
+func (s *blockScratch) fillRecords(c *BlockCut, rows int, p *panelProduct) {
 	blocks, scale := (c.X.k+255)/256, 4*256/c.X.group
 	if n := blocks * rows * recordBytes; len(s.records) < n {
 		s.records = alignedBytes(n + n/4)
@@ -217,7 +217,10 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 		x := c.X.row(c.X.unit(c.M0 + r))
 		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
 			to: at(s.records, r*recordBytes), stride: rows * recordBytes, scale: scale, blocks: blocks,
-			planes: flag(planes)}
+			planes: flag(p.planes)}
+		if c.X.group == 32 {
+			s.record.raised, s.record.floats = p.shift, flag(p.mins)
+		}
 		runKernel(recordsavx512, &s.record)
 	}
 }

@@ -108,7 +108,8 @@ func releaseBlocks(s *blockScratch) {
 }
 
 // blockKernels are the kernels of a format: dot multiplies sixteen weight rows by one row of x, dot4 by up to four rows
-// of x; dot8 multiplies eight weight rows by one row of x, with AVX2; fill unpacks sixteen weight rows into a panel.
+// of x; dot8 multiplies eight weight rows by one row of x, with AVX2; fill unpacks sixteen weight rows into a panel for
+// tiles. Formats without dot or dot4 are multiplied by kernels of lanes or by panels.
 type blockKernels struct{ dot, dot4, dot8, fill func(*blockArgs) }
 
 // kernelsOf returns the kernels that multiply packed blocks of a format; the zero value if there are none.
@@ -117,19 +118,19 @@ func kernelsOf(f block.Format) blockKernels {
 	case block.Q8_0:
 		return blockKernels{blockDotQ80, blockDot4Q80, blockDot2Q80, blockFillQ80}
 	case block.Q4_0:
-		return blockKernels{blockDotQ40, blockDot4Q40, blockDot2Q40, blockFillQ40}
+		return blockKernels{nil, blockDot4Q40, blockDot2Q40, blockFillQ40}
 	case block.MXFP4:
-		return blockKernels{blockDotMXFP4, blockDot4MXFP4, blockDot2MXFP4, blockFillMXFP4}
+		return blockKernels{nil, blockDot4MXFP4, blockDot2MXFP4, blockFillMXFP4}
 	case block.Q4_1:
-		return blockKernels{dot: blockDotQ41, dot4: blockDot4Q41}
+		return blockKernels{dot4: blockDot4Q41}
 	case block.Q5_0:
-		return blockKernels{dot: blockDotQ50, dot4: blockDot4Q50}
+		return blockKernels{dot4: blockDot4Q50}
 	case block.Q5_1:
-		return blockKernels{dot: blockDotQ51, dot4: blockDot4Q51}
+		return blockKernels{dot4: blockDot4Q51}
 	case block.IQ4_NL:
-		return blockKernels{dot: blockDotIQ4NL, dot4: blockDot4IQ4NL}
+		return blockKernels{dot4: blockDot4IQ4NL}
 	case block.Q4_K:
-		return blockKernels{blockDotQ4K, blockDot4Q4K, blockDot2Q4K, blockFillQ4K}
+		return blockKernels{nil, nil, blockDot2Q4K, blockFillQ4K}
 	default:
 		return blockKernels{blockDotQ6K, blockDot4Q6K, blockDot2Q6K, blockFillQ6K}
 	}
@@ -206,15 +207,16 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 // mulBlocksRows multiplies sixteen weight rows by one row of x, or up to four, at a time. The weight rows stay in the
 // L1 or L2 cache until all rows of x have been multiplied.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
-	if dot := laneDots[f]; dot != nil && c.M1-c.M0 == 1 {
+	p, rows := panelOf(f), c.M1-c.M0
+	if dot := laneDots[f]; dot != nil && (rows == 1 || rows == 2 && p.fill != nil) {
 		mulLanes(c, f, w, ldw, dot)
 		return
 	}
-	if g := grids[f]; g != nil && c.M1-c.M0 <= g.most {
+	if g := grids[f]; g != nil && rows <= g.most {
 		mulGrids(c, f, w, ldw, g)
 		return
 	}
-	if p := panelOf(f); p != nil && (c.M1-c.M0 >= leastPanelRows || p.planes) {
+	if p != nil && (rows >= leastPanelRows || p.planes || p.fill != nil) {
 		mulPanels(c, f, w, ldw, p)
 		return
 	}

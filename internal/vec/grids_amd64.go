@@ -26,8 +26,6 @@ var grids = map[block.Format]*gridProduct{
 	block.IQ3_S:   {gridDotIQ3S, gridUnpackIQ3S, 3, quadWords(block.IQ3_S), nil},
 	block.Q2_K:    {rowDotQ2K, nil, 6, nil, nil},
 	block.Q3_K:    {rowDotQ3K, nil, 6, nil, nil},
-	block.Q5_K:    {rowDotQ5K, nil, 4, nil, nil},
-	block.IQ4_XS:  {rowDotIQ4XS, nil, 4, nil, nil},
 	block.IQ2_S:   {rowDotIQ2S, nil, 2, nil, block.IQ2_S.Octets()},
 	block.IQ1_S:   {rowDotIQ1S, nil, 2, nil, raisedOctets(block.IQ1_S)},
 	block.IQ1_M:   {rowDotIQ1M, nil, 2, nil, raisedOctets(block.IQ1_M)},

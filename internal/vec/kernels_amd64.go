@@ -149,16 +149,10 @@ func blockDot4PlainMins(a *blockArgs)
 func blockDot4PlainRaised(a *blockArgs)
 
 //go:noescape
-func blockDot4PlainSigned(a *blockArgs)
-
-//go:noescape
 func blockDot4Q40(a *blockArgs)
 
 //go:noescape
 func blockDot4Q41(a *blockArgs)
-
-//go:noescape
-func blockDot4Q4K(a *blockArgs)
 
 //go:noescape
 func blockDot4Q50(a *blockArgs)
@@ -173,34 +167,10 @@ func blockDot4Q6K(a *blockArgs)
 func blockDot4Q80(a *blockArgs)
 
 //go:noescape
-func blockDotIQ4NL(a *blockArgs)
-
-//go:noescape
-func blockDotMXFP4(a *blockArgs)
-
-//go:noescape
 func blockDotPlainMins(a *blockArgs)
 
 //go:noescape
 func blockDotPlainRaised(a *blockArgs)
-
-//go:noescape
-func blockDotPlainSigned(a *blockArgs)
-
-//go:noescape
-func blockDotQ40(a *blockArgs)
-
-//go:noescape
-func blockDotQ41(a *blockArgs)
-
-//go:noescape
-func blockDotQ4K(a *blockArgs)
-
-//go:noescape
-func blockDotQ50(a *blockArgs)
-
-//go:noescape
-func blockDotQ51(a *blockArgs)
 
 //go:noescape
 func blockDotQ6K(a *blockArgs)
@@ -824,16 +794,10 @@ func rowDotIQ1S(a *blockArgs)
 func rowDotIQ2S(a *blockArgs)
 
 //go:noescape
-func rowDotIQ4XS(a *blockArgs)
-
-//go:noescape
 func rowDotQ2K(a *blockArgs)
 
 //go:noescape
 func rowDotQ3K(a *blockArgs)
-
-//go:noescape
-func rowDotQ5K(a *blockArgs)
 
 //go:noescape
 func rowDotTQ20(a *blockArgs)
@@ -1115,9 +1079,6 @@ func unpackIQ4NLavx2(a *blockArgs)
 func unpackIQ4XSavx2(a *blockArgs)
 
 //go:noescape
-func unpackIQ4XSavx512(a *blockArgs)
-
-//go:noescape
 func unpackQ2Kavx2(a *blockArgs)
 
 //go:noescape
@@ -1133,9 +1094,6 @@ func unpackQ3Kavx512(a *blockArgs)
 func unpackQ41avx2(a *blockArgs)
 
 //go:noescape
-func unpackQ4Kavx512(a *blockArgs)
-
-//go:noescape
 func unpackQ50avx2(a *blockArgs)
 
 //go:noescape
@@ -1143,9 +1101,6 @@ func unpackQ51avx2(a *blockArgs)
 
 //go:noescape
 func unpackQ5Kavx2(a *blockArgs)
-
-//go:noescape
-func unpackQ5Kavx512(a *blockArgs)
 
 //go:noescape
 func unpackQ6Kavx512(a *blockArgs)

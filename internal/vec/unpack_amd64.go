@@ -120,15 +120,15 @@ func gridOf(f block.Format) unsafe.Pointer {
 }
 
 // The kernels of each format: the functions that unpack it with AVX-512 and with AVX2, and the kind of the resulting
-// plain blocks. With AVX-512, blocks of 32 are multiplied without unpacking.
+// plain blocks. With AVX-512, some formats are multiplied without unpacking.
 var unpackers = map[block.Format]struct {
 	wide, narrow func(*blockArgs)
 	kind         *plainKind
 }{
 	block.Q2_K:    {unpackQ2Kavx512, unpackQ2Kavx2, plainMins},
 	block.Q3_K:    {unpackQ3Kavx512, unpackQ3Kavx2, plainRaised},
-	block.Q5_K:    {unpackQ5Kavx512, unpackQ5Kavx2, plainMins},
-	block.IQ4_XS:  {unpackIQ4XSavx512, unpackIQ4XSavx2, plainSigned},
+	block.Q5_K:    {nil, unpackQ5Kavx2, plainMins},
+	block.IQ4_XS:  {nil, unpackIQ4XSavx2, plainSigned},
 	block.IQ1_S:   {unpackIQ1Savx512, unpackIQ1Savx2, plainRaised},
 	block.IQ1_M:   {unpackIQ1Mavx512, unpackIQ1Mavx2, plainRaised},
 	block.IQ2_XXS: {unpackIQ2XXSavx512, unpackIQ2XXSavx2, plainRaised},
@@ -153,7 +153,7 @@ type plainKind struct {
 var (
 	plainRaised = &plainKind{blockDotPlainRaised, blockDot4PlainRaised, blockDot2PlainRaised, plainBytes}
 	plainMins   = &plainKind{blockDotPlainMins, blockDot4PlainMins, blockDot2PlainMins, plainBytes}
-	plainSigned = &plainKind{blockDotPlainSigned, blockDot4PlainSigned, blockDot2PlainSigned, plainBytes}
+	plainSigned = &plainKind{nil, nil, blockDot2PlainSigned, plainBytes}
 	plain32     = &plainKind{nil, nil, blockDot2Plain32, plainBytes32}
 )
 

@@ -446,9 +446,9 @@ block4:
 	VZEROUPPER
 	RET
 
-// func unpackQ5Kavx2(a *blockArgs)
-// Q5K of sixteen rows to PlainMins.
-TEXT ·unpackQ5Kavx2(SB), NOSPLIT, $0-8
+// func unpackIQ1Savx2(a *blockArgs)
+// IQ1S of sixteen rows to PlainRaised.
+TEXT ·unpackIQ1Savx2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ blockArgs_panel(AX), DI
 	MOVQ blockArgs_ahead(AX), R13
@@ -468,207 +468,6 @@ row5:
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
 block6:
-	PREFETCHT0 (R8)(R13*1)
-	PREFETCHT0 64(R8)(R13*1)
-	PREFETCHT0 128(R8)(R13*1)
-	MOVQ 4(R8), R9
-	MOVL 12(R8), R10
-	MOVQ R10, R11
-	SHRQ $4, R11
-	SHLQ $32, R11
-	ORQ R10, R11
-	ANDQ unpack15<>(SB), R11
-	MOVQ R9, R10
-	SHRQ $2, R10
-	MOVQ $0x3030303030303030, BX
-	ANDQ BX, R10
-	ORQ R10, R11
-	ANDQ unpack63<>(SB), R9
-	VMOVQ R9, X0
-	VPINSRQ $1, R11, X0, X0
-	VPMOVZXBW X0, Y0
-	VPSHUFB unpackTwice<>(SB), Y0, Y1
-	VMOVDQU Y1, 256(DI)
-	VPSHUFB unpackTwiceMore<>(SB), Y0, Y1
-	VMOVDQU Y1, 288(DI)
-	VMOVD (R8), X0
-	VCVTPH2PS X0, X0
-	VMOVQ X0, 320(DI)
-	VMOVDQU unpack16<>(SB), Y7
-	VMOVDQU 16(R8), Y9
-	VMOVDQU 48(R8), Y0
-	VPAND Y15, Y0, Y1
-	VPSLLW $4, Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, (DI)
-	VPSRLW $4, Y0, Y0
-	VPAND Y15, Y0, Y1
-	VPSLLW $3, Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, 32(DI)
-	VMOVDQU 80(R8), Y0
-	VPAND Y15, Y0, Y1
-	VPSLLW $2, Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, 64(DI)
-	VPSRLW $4, Y0, Y0
-	VPAND Y15, Y0, Y1
-	VPSLLW $1, Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, 96(DI)
-	VMOVDQU 112(R8), Y0
-	VPAND Y15, Y0, Y1
-	VMOVDQA Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, 128(DI)
-	VPSRLW $4, Y0, Y0
-	VPAND Y15, Y0, Y1
-	VPSRLW $1, Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, 160(DI)
-	VMOVDQU 144(R8), Y0
-	VPAND Y15, Y0, Y1
-	VPSRLW $2, Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, 192(DI)
-	VPSRLW $4, Y0, Y0
-	VPAND Y15, Y0, Y1
-	VPSRLW $3, Y9, Y2
-	VPAND Y7, Y2, Y2
-	VPOR Y2, Y1, Y1
-	VMOVDQU Y1, 224(DI)
-	ADDQ $176, R8
-	ADDQ $384, DI
-	DECQ DX
-	JNZ block6
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row5
-	VZEROUPPER
-	RET
-
-// func unpackIQ4XSavx2(a *blockArgs)
-// IQ4XS of sixteen rows to PlainSigned.
-TEXT ·unpackIQ4XSavx2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row7:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block8:
-	PREFETCHT0 (R8)(R13*1)
-	PREFETCHT0 64(R8)(R13*1)
-	PREFETCHT0 128(R8)(R13*1)
-	MOVL 4(R8), R9
-	MOVQ $0x0F0F0F0F0F0F0F0F, R10
-	PDEPQ R10, R9, R9
-	MOVWLZX 2(R8), R11
-	MOVQ $0x3030303030303030, R10
-	PDEPQ R10, R11, R11
-	ORQ R11, R9
-	VMOVQ R9, X0
-	VPSUBB unpack32<>(SB), X0, X0
-	VPMOVSXBD X0, Y0
-	VPSLLD $16, Y0, Y7
-	VPBLENDW $0xAA, Y7, Y0, Y0
-	VMOVDQU Y0, 256(DI)
-	VPBROADCASTW (R8), X0
-	VCVTPH2PS X0, X0
-	VMOVSS X0, 320(DI)
-	VMOVDQU unpackHalves<>(SB), Y7
-	VMOVDQU unpackIQ4<>(SB), Y6
-	VBROADCASTI128 8(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, (DI)
-	VBROADCASTI128 24(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, 32(DI)
-	VBROADCASTI128 40(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, 64(DI)
-	VBROADCASTI128 56(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, 96(DI)
-	VBROADCASTI128 72(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, 128(DI)
-	VBROADCASTI128 88(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, 160(DI)
-	VBROADCASTI128 104(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, 192(DI)
-	VBROADCASTI128 120(R8), Y0
-	VPSRLVD Y7, Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPSHUFB Y0, Y6, Y0
-	VMOVDQU Y0, 224(DI)
-	ADDQ $136, R8
-	ADDQ $384, DI
-	DECQ DX
-	JNZ block8
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row7
-	VZEROUPPER
-	RET
-
-// func unpackIQ1Savx2(a *blockArgs)
-// IQ1S of sixteen rows to PlainRaised.
-TEXT ·unpackIQ1Savx2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row9:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block10:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW (R8), X0
 	VCVTPH2PS X0, X0
@@ -885,10 +684,10 @@ block10:
 	ADDQ $50, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block10
+	JNZ block6
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row9
+	JNZ row5
 	VZEROUPPER
 	RET
 
@@ -908,12 +707,12 @@ TEXT ·unpackIQ1Mavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row11:
+row7:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block12:
+block8:
 	PREFETCHT0 (R8)(R13*1)
 	MOVQ 48(R8), R9
 	MOVQ $0xF000F000F000F000, R10
@@ -1153,10 +952,10 @@ block12:
 	ADDQ $56, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block12
+	JNZ block8
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row11
+	JNZ row7
 	VZEROUPPER
 	RET
 
@@ -1176,12 +975,12 @@ TEXT ·unpackIQ2XXSavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row13:
+row9:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block14:
+block10:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1356,10 +1155,10 @@ block14:
 	ADDQ $66, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block14
+	JNZ block10
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row13
+	JNZ row9
 	VZEROUPPER
 	RET
 
@@ -1379,12 +1178,12 @@ TEXT ·unpackIQ2XSavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row15:
+row11:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block16:
+block12:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1584,10 +1383,10 @@ block16:
 	ADDQ $74, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block16
+	JNZ block12
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row15
+	JNZ row11
 	VZEROUPPER
 	RET
 
@@ -1607,12 +1406,12 @@ TEXT ·unpackIQ2Savx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row17:
+row13:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block18:
+block14:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1845,10 +1644,10 @@ block18:
 	ADDQ $82, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block18
+	JNZ block14
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row17
+	JNZ row13
 	VZEROUPPER
 	RET
 
@@ -1868,12 +1667,12 @@ TEXT ·unpackIQ3XXSavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row19:
+row15:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block20:
+block16:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -2110,10 +1909,10 @@ block20:
 	ADDQ $98, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block20
+	JNZ block16
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row19
+	JNZ row15
 	VZEROUPPER
 	RET
 
@@ -2133,12 +1932,12 @@ TEXT ·unpackIQ3Savx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row21:
+row17:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block22:
+block18:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -2525,10 +2324,10 @@ block22:
 	ADDQ $110, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block22
+	JNZ block18
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row21
+	JNZ row17
 	VZEROUPPER
 	RET
 
@@ -2548,12 +2347,12 @@ TEXT ·unpackTQ10avx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row23:
+row19:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block24:
+block20:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW 52(R8), X0
 	VCVTPH2PS X0, X0
@@ -2698,10 +2497,10 @@ block24:
 	ADDQ $54, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block24
+	JNZ block20
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row23
+	JNZ row19
 	VZEROUPPER
 	RET
 
@@ -2721,12 +2520,12 @@ TEXT ·unpackTQ20avx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row25:
+row21:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block26:
+block22:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW 64(R8), X0
@@ -2768,6 +2567,207 @@ block26:
 	VPADDB Y7, Y3, Y3
 	VMOVDQU Y3, 224(DI)
 	ADDQ $66, R8
+	ADDQ $384, DI
+	DECQ DX
+	JNZ block22
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row21
+	VZEROUPPER
+	RET
+
+// func unpackQ5Kavx2(a *blockArgs)
+// Q5K of sixteen rows to PlainMins.
+TEXT ·unpackQ5Kavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row23:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block24:
+	PREFETCHT0 (R8)(R13*1)
+	PREFETCHT0 64(R8)(R13*1)
+	PREFETCHT0 128(R8)(R13*1)
+	MOVQ 4(R8), R9
+	MOVL 12(R8), R10
+	MOVQ R10, R11
+	SHRQ $4, R11
+	SHLQ $32, R11
+	ORQ R10, R11
+	ANDQ unpack15<>(SB), R11
+	MOVQ R9, R10
+	SHRQ $2, R10
+	MOVQ $0x3030303030303030, BX
+	ANDQ BX, R10
+	ORQ R10, R11
+	ANDQ unpack63<>(SB), R9
+	VMOVQ R9, X0
+	VPINSRQ $1, R11, X0, X0
+	VPMOVZXBW X0, Y0
+	VPSHUFB unpackTwice<>(SB), Y0, Y1
+	VMOVDQU Y1, 256(DI)
+	VPSHUFB unpackTwiceMore<>(SB), Y0, Y1
+	VMOVDQU Y1, 288(DI)
+	VMOVD (R8), X0
+	VCVTPH2PS X0, X0
+	VMOVQ X0, 320(DI)
+	VMOVDQU unpack16<>(SB), Y7
+	VMOVDQU 16(R8), Y9
+	VMOVDQU 48(R8), Y0
+	VPAND Y15, Y0, Y1
+	VPSLLW $4, Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, (DI)
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y1
+	VPSLLW $3, Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 32(DI)
+	VMOVDQU 80(R8), Y0
+	VPAND Y15, Y0, Y1
+	VPSLLW $2, Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 64(DI)
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y1
+	VPSLLW $1, Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 96(DI)
+	VMOVDQU 112(R8), Y0
+	VPAND Y15, Y0, Y1
+	VMOVDQA Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 128(DI)
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y1
+	VPSRLW $1, Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 160(DI)
+	VMOVDQU 144(R8), Y0
+	VPAND Y15, Y0, Y1
+	VPSRLW $2, Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 192(DI)
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y1
+	VPSRLW $3, Y9, Y2
+	VPAND Y7, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 224(DI)
+	ADDQ $176, R8
+	ADDQ $384, DI
+	DECQ DX
+	JNZ block24
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row23
+	VZEROUPPER
+	RET
+
+// func unpackIQ4XSavx2(a *blockArgs)
+// IQ4XS of sixteen rows to PlainSigned.
+TEXT ·unpackIQ4XSavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row25:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block26:
+	PREFETCHT0 (R8)(R13*1)
+	PREFETCHT0 64(R8)(R13*1)
+	PREFETCHT0 128(R8)(R13*1)
+	MOVL 4(R8), R9
+	MOVQ $0x0F0F0F0F0F0F0F0F, R10
+	PDEPQ R10, R9, R9
+	MOVWLZX 2(R8), R11
+	MOVQ $0x3030303030303030, R10
+	PDEPQ R10, R11, R11
+	ORQ R11, R9
+	VMOVQ R9, X0
+	VPSUBB unpack32<>(SB), X0, X0
+	VPMOVSXBD X0, Y0
+	VPSLLD $16, Y0, Y7
+	VPBLENDW $0xAA, Y7, Y0, Y0
+	VMOVDQU Y0, 256(DI)
+	VPBROADCASTW (R8), X0
+	VCVTPH2PS X0, X0
+	VMOVSS X0, 320(DI)
+	VMOVDQU unpackHalves<>(SB), Y7
+	VMOVDQU unpackIQ4<>(SB), Y6
+	VBROADCASTI128 8(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, (DI)
+	VBROADCASTI128 24(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, 32(DI)
+	VBROADCASTI128 40(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, 64(DI)
+	VBROADCASTI128 56(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, 96(DI)
+	VBROADCASTI128 72(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, 128(DI)
+	VBROADCASTI128 88(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, 160(DI)
+	VBROADCASTI128 104(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, 192(DI)
+	VBROADCASTI128 120(R8), Y0
+	VPSRLVD Y7, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPSHUFB Y0, Y6, Y0
+	VMOVDQU Y0, 224(DI)
+	ADDQ $136, R8
 	ADDQ $384, DI
 	DECQ DX
 	JNZ block26

@@ -27,9 +27,6 @@ func (k *blockDot) write() {
 	k.function(name, "blockArgs", fmt.Sprintf("%d rows of x by sixteen rows of %s.", k.rows, k.f.name))
 	k.blockStart()
 	k.blockConstants(k.f, true)
-	if k.f == q4k {
-		k.op("VMOVDQU64 blockMinPairs<>(SB), Z%d", bkMins)
-	}
 	k.op(`
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
@@ -225,33 +222,17 @@ func (k *blockDot) super() {
 		}
 		k.quarters(k.f, 2, func(q, z int) {
 			k.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
-			if k.f == plainSigned { // the unsigned factor is the magnitude of the weight; x gets the sign of the weight
-				k.op(`
-					VPMOVB2M Z%d, K2
-					VPABSB Z%d, Z%d`, z, z, z)
-			}
 			for i := range k.rows {
-				x := k.of("SI", 64*q, i)
-				if k.f == plainSigned {
-					k.op(`
-						VMOVDQU64 %s, Z9
-						VPSUBB Z9, Z%d, K2, Z9`, x, bkLeft)
-					x = "Z9"
-				}
 				k.op(`
 					VPMADDUBSW %s, Z%d, Z9
-					VPDPWSSD Z8, Z9, Z%d`, x, z, k.lanes(i))
+					VPDPWSSD Z8, Z9, Z%d`, k.of("SI", 64*q, i), z, k.lanes(i))
 			}
 		})
 		for i, t := range sums {
 			t.add(r, k.lanes(i))
 		}
 		if k.f.mins() {
-			if k.f == q4k {
-				k.op("VPERMW Y0, Y%d, Y0", bkMins)
-			} else {
-				k.op("VMOVDQU %d(R8), Y0", plainLeast)
-			}
+			k.op("VMOVDQU %d(R8), Y0", plainLeast)
 			for i, t := range mins {
 				k.op("VPMADDWD %s, Y0, Y1", k.of("CX", 0, i))
 				t.add(r, 1)

@@ -14,7 +14,8 @@ import (
 // A row of x is a record for each block: codes [256] int8, sums of sixteen codes [16] int16, scale.
 //
 // Blocks of 32 become panels of pairs: codes [16 dwords, 16 rows], d [2, 16] and m [2, 16] float32. A record of x is
-// four pairs: codes [256] int8, sums of 32 codes [8] int32, scales [8] float32.
+// four pairs: codes [256] int8; of 32 codes each [8] float32 sums, or, for codes that are raised, int32 products of
+// sums and the negative of what codes are raised by; scales [8] float32.
 const (
 	panelScales, panelPairs, panelD, panelMin = 4096, 5120, 5632, 5696
 
@@ -101,9 +102,7 @@ func (e *emitter) emitPlainPanel() {
 		e.op("MOVQ $4, CX")
 		e.loop("codes", "CX", func() {
 			column := columns(0)
-			e.op("VPBROADCASTD plainPanelArgs_flip(AX), Z16")
 			for c, z := range column {
-				e.op("VPXORD Z16, Z%d, Z%d", z, z)
 				e.op("VMOVDQU64 Z%d, %d(DI)", z, apart*c)
 			}
 			e.op(`
@@ -159,12 +158,15 @@ func (e *emitter) emitRecords() {
 		MOVQ recordArgs_blocks(AX), CX`)
 	planes := e.label("planes")
 	e.op(`
+		VPXOR Y6, Y6, Y6
+		VMOVQ recordArgs_raised(AX), X7
 		VBROADCASTI32X4 recordInOrder<>(SB), Z5
 		CMPQ recordArgs_planes(AX), $0
 		JE %s
 		VBROADCASTI32X4 recordPlanes<>(SB), Z5`, planes)
 	e.at(planes)
 	e.loop("record", "CX", func() {
+		same, whole := e.label("same"), e.label("whole")
 		for i := range 4 {
 			e.op("VMOVDQU64 %d(SI), Z%d", 64*i, i)
 			e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
@@ -172,6 +174,17 @@ func (e *emitter) emitRecords() {
 		}
 		e.op(`
 			VMOVDQU (DX), Y4
+			CMPQ recordArgs_raised(AX), $0
+			JE %s
+			VPSLLD X7, Y4, Y4
+			VPSUBD Y4, Y6, Y4`, same)
+		e.at(same)
+		e.op(`
+			CMPQ recordArgs_floats(AX), $0
+			JE %s
+			VCVTDQ2PS Y4, Y4`, whole)
+		e.at(whole)
+		e.op(`
 			VMOVDQU Y4, %d(DI)
 			VMOVDQU (R8), Y4`, recordSums) // a block of 256 has only one
 		e.op(`
@@ -357,7 +370,11 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 		e.loop("pair", "CX", func() {
 			for b := range 2 {
 				for r := range rows {
-					e.op("VMOVDQA64 Z30, Z%d", 8+r)
+					if m {
+						e.op("VMOVDQA64 Z30, Z%d", 8+r)
+					} else {
+						e.op("VPBROADCASTD %d(R11), Z%d", recordBytes*r+recordSums+4*b, 8+r)
+					}
 				}
 				for d := range 8 {
 					e.op("VMOVDQU64 %d(R9), Z%d", 64*(8*b+d), 16+d%4)
@@ -371,21 +388,14 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 				}
 				for r := range rows {
 					sum, scale := recordBytes*r+recordSums+4*b, recordBytes*r+recordScale+4*b
-					e.op("VPBROADCASTD %d(R11), Z22", sum)
-					if !m {
-						e.op(`
-							VPSLLD X31, Z22, Z22
-							VPSUBD Z22, Z%d, Z%d`, 8+r, 8+r)
-					}
 					e.op(`
 						VCVTDQ2PS Z%d, Z%d
 						VMULPS.BCST %d(R11), Z20, Z23`, 8+r, 8+r, scale)
 					e.op("VFMADD231PS Z23, Z%d, Z%d", 8+r, r)
 					if m {
 						e.op(`
-							VCVTDQ2PS Z22, Z22
 							VMULPS.BCST %d(R11), Z21, Z23
-							VFMADD231PS Z23, Z22, Z%d`, scale, r)
+							VFMADD231PS.BCST %d(R11), Z23, Z%d`, scale, sum, r)
 					}
 				}
 			}

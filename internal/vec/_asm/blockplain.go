@@ -45,10 +45,7 @@ func (e *emitter) emitUnpack() {
 	u.data()
 	u.blocks("Q2K", 84, plainMins, u.q2k)
 	u.blocks("Q3K", 110, plainRaised, u.q3k)
-	u.blocks("Q5K", 176, plainMins, u.q5k)
-	u.blocks("IQ4XS", 136, plainSigned, u.iq4xs)
 	if u.wide() { // 32 bytes at a time, for panels
-		u.blocks("Q4K", 144, plainMins, u.q4k)
 		u.blocks("Q6K", 210, plainRaised, u.q6k)
 	}
 	u.blocks("IQ1S", 50, plainRaised, u.iq1s)
@@ -61,6 +58,8 @@ func (e *emitter) emitUnpack() {
 	u.blocks("TQ10", 54, plainRaised, u.tq1)
 	u.blocks("TQ20", 66, plainRaised, u.tq2)
 	if !u.wide() {
+		u.blocks("Q5K", 176, plainMins, u.q5k)
+		u.blocks("IQ4XS", 136, plainSigned, u.iq4xs)
 		u.blocks("Q41", 20, plain32, func() { u.nibbles(true, "", false) })
 		u.blocks("Q50", 22, plain32, func() { u.nibbles(false, "", true) })
 		u.blocks("Q51", 24, plain32, func() { u.nibbles(true, "", true) })
@@ -276,19 +275,6 @@ func (u unpacker) scalesMins() {
 		VMOVD (R8), X0
 		VCVTPH2PS X0, X0
 		VMOVQ X0, %d(DI)`, plainD)
-}
-
-func (u unpacker) q4k() {
-	u.scalesMins()
-	for j := range 4 {
-		u.op(`
-			VMOVDQU %d(R8), Y0
-			VPAND Y%d, Y0, Y1
-			VPSRLW $4, Y0, Y0
-			VPAND Y%d, Y0, Y0`, 16+32*j, unNibble, unNibble)
-		u.store(1, 64*j)
-		u.store(0, 64*j+32)
-	}
 }
 
 // q6k unpacks Q6_K: values are raised by 32, and by a further 32 to be raised by 64.

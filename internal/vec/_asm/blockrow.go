@@ -69,10 +69,6 @@ var rowFormats = []*rowFormat{
 		row: (*rowDot).q2k},
 	{name: "Q3K", bytes: 110, scale: 108, shift: 8, load: rowTables("rowScales3K"), x: (*rowDot).halvesX,
 		row: (*rowDot).q3k},
-	{name: "Q5K", bytes: 176, scale: 0, mins: true, load: rowTables("rowScales5K"), x: (*rowDot).plainX,
-		row: (*rowDot).q5k},
-	{name: "IQ4XS", bytes: 136, scale: 0, load: [4]string{"rowLower", "rowUpper"}, x: (*rowDot).nibblesX,
-		row: (*rowDot).iq4xs},
 	{name: "IQ2S", bytes: 82, scale: 0, times: "rowEighth", octets: true, load: rowTables("rowScales2S"),
 		x: (*rowDot).plainX, row: (*rowDot).iq2s},
 	{name: "IQ1S", bytes: 50, scale: 0, times: "rowEighth", octets: true, load: rowTables("rowScales1S"),
@@ -104,43 +100,20 @@ func (e *emitter) rowData() {
 		e.bytesTable(fmt.Sprintf("rowScales3K%d", q), 64, func(i int) int { return run(i) | (1-i%2)*0x80 })
 		e.bytesTable(fmt.Sprintf("rowScales2S%d", q), 64, func(i int) int { return 4*q + i/16 | i%2*0x80 })
 		e.bytesTable(fmt.Sprintf("rowScales1S%d", q), 64, func(i int) int { return 2*(2*q+i/32) + i%2 })
-		e.bytesTable(fmt.Sprintf("rowScales5K%d", q), 64, func(i int) int { return 2*q + i/32 | i%2*0x80 })
 	}
-	upper := func(first int) func(i int) int {
-		return func(i int) int {
-			if i%4 != 3 {
-				return 0x80
-			}
-			return first + i/16
-		}
-	}
-	e.bytesTable("rowLower", 64, upper(0))
-	e.bytesTable("rowUpper", 64, upper(4))
 	same := func(name string, word uint32) {
 		e.bytesTable(name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
 	}
 	same("rowNibble", 0x0F0F0F0F)
 	same("rowTwo", 0x03030303)
 	same("rowFour", 0x04040404)
-	same("rowFifth", 0x10101010)
 	same("rowThirty", 0x30303030)
 	same("row32", 0x20202020)
-	same("row128", 0x80808080)
 	// Q3_K: the upper nibbles go to the upper half of a lane, and two bits to bits 4 and 5.
 	e.bytesTable("rowHalves", 16, func(i int) int { return []int{0, 4}[i/8] * (1 - min(1, i%8)) })
 	e.bytesTable("rowRotate", 16, func(i int) int { return []int{4, 2, 0, 30}[i/4] * (1 - min(1, i%4)) })
 	// Right shifts of words; the shifts are larger in the upper half of a register.
 	e.bytesTable("rowUpper4", 64, func(i int) int { return i / 32 * 4 * (1 - i%2) })
-	e.bytesTable("rowUpper1", 64, func(i int) int { return i / 32 * (1 - i%2) })
-	// Q5_K: of twelve bytes, scales 0 to 7 and minimums 0 to 7: the bytes with lower bits, their shifts and masks,
-	// the bytes with upper bits.
-	low := []int{0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 8, 9, 10, 11}
-	high := []int{0x80, 0x80, 0x80, 0x80, 0, 1, 2, 3, 0x80, 0x80, 0x80, 0x80, 4, 5, 6, 7}
-	e.bytesTable("rowLow5K", 16, func(i int) int { return low[i] })
-	e.bytesTable("rowHigh5K", 16, func(i int) int { return high[i] })
-	e.bytesTable("rowShift5K", 16, func(i int) int { return i / 12 * 4 * (1 - min(1, i%4)) })
-	e.bytesTable("rowMask5K", 16, func(i int) int { return []int{0x3F, 0x0F}[i/4%2] })
-	e.bytesTable("rowMins5K", 32, func(i int) int { return 8 + i/4 | i%2*0x80 })
 	same("rowEighth", 0x3E000000)
 	same("rowOnes", 0x01010101)
 	same("rowLowByte", 0x00FF00FF)
@@ -164,8 +137,6 @@ func (e *emitter) rowData() {
 	e.bytesTable("rowShifts1S", 8, func(i int) int { return i / 2 * 3 * (1 - i%2) })
 	e.bytesTable("rowTwice2S", 16, func(i int) int { return i / 2 })
 	e.bytesTable("rowTwice1S", 32, func(i int) int { return 2*(i/4) + i%2 })
-	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	e.bytesTable("rowIQ4", 16, func(i int) int { return values[i] + 128 })
 }
 
 func (k *rowDot) write() {
@@ -311,24 +282,6 @@ func (k *rowDot) halvesX() {
 	}
 }
 
-// nibblesX loads x in the order of the nibbles of IQ4_XS, by lanes: first sixteen values of each 32, then the other
-// sixteen. Values are raised by 128; Z26 and Z27 hold the negative of what this adds to the sums.
-func (k *rowDot) nibblesX() {
-	k.op("VPBROADCASTD row128<>(SB), Z0")
-	for p := range 2 {
-		k.op(`
-			VMOVDQU64 %d(SI), Z1
-			VMOVDQU64 %d(SI), Z2
-			VSHUFI64X2 $0x88, Z2, Z1, Z%d
-			VSHUFI64X2 $0xDD, Z2, Z1, Z%d
-			VPXORD Z3, Z3, Z3`, 128*p, 128*p+64, rowX+2*p, rowX+2*p+1)
-		k.op(`
-			VPDPBUSD Z%d, Z0, Z3
-			VPDPBUSD Z%d, Z0, Z3
-			VPSUBD Z3, Z%d, Z%d`, rowX+2*p, rowX+2*p+1, gridZero, rowConst+2+p)
-	}
-}
-
 // plane adds the products of plane q, whose codes are in register t+2, scaled by the bytes of register t+1.
 func (k *rowDot) plane(q int, s *set) {
 	k.in(s, `
@@ -403,72 +356,6 @@ func (k *rowDot) shifted(z, to, left int) {
 		return
 	}
 	k.op("VPSLLW $%d, Z%d, Z%d", left, z, to)
-}
-
-func (k *rowDot) q5k(s *set) {
-	t := s.t
-	k.in(s, "VBROADCASTI32X4 4(ROW), Zt0")
-	k.shuffle("rowLow5K", t, t+1)
-	k.shuffle("rowHigh5K", t, t+2)
-	k.in(s, `
-		VBROADCASTI32X4 rowShift5K<>(SB), Zt3
-		VPSRLVD Zt3, Zt1, Zt1
-		VBROADCASTI32X4 rowMask5K<>(SB), Zt3
-		VPANDD Zt3, Zt1, Zt1
-		VPSRLW $2, Zt2, Zt2
-		VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Zt2, Zt1
-		VPSHUFB rowMins5K<>(SB), Yt1, Ymins
-		VPMADDWD (CX), Ymins, Ymins
-		VMOVDQA64 Z%d, Zsum
-		VBROADCASTI64X4 16(ROW), Zt4
-		VPSRLVW rowUpper1<>(SB), Zt4, Zt4
-		VMOVDQU64 rowUpper4<>(SB), Zt0`, gridZero)
-	for q := range 4 {
-		k.in(s, `
-			VBROADCASTI64X4 %d(ROW), Zt2
-			VPSRLVW Zt0, Zt2, Zt2
-			VPANDD.BCST rowNibble<>(SB), Zt2, Zt2`, 48+32*q)
-		high := t + 4
-		if q != 2 {
-			high = t + 5
-			k.shifted(t+4, high, 4-2*q)
-		}
-		k.in(s, "VPTERNLOGD.BCST $0xF8, rowFifth<>(SB), Z%d, Zt2", high)
-		k.plane(q, s)
-	}
-}
-
-func (k *rowDot) iq4xs(s *set) {
-	k.in(s, `
-		MOVL 4(ROW), TMP
-		PDEPQ rowNibble<>(SB), TMP, TMP
-		VMOVQ TMP, Xt0
-		MOVWLZX 2(ROW), TMP
-		PDEPQ rowThirty<>(SB), TMP, TMP
-		VMOVQ TMP, Xt1
-		VPORD Xt1, Xt0, Xt0
-		VPBROADCASTQ Xt0, Zt0
-		VPBROADCASTD row32<>(SB), Zt1
-		VPSUBB Zt1, Zt0, Zt0
-		VBROADCASTI32X4 rowIQ4<>(SB), Zt5`)
-	for p, sum := range []int{s.sum, s.mins} {
-		k.in(s, `
-			VMOVDQA64 Z%d, Z%d
-			VMOVDQU64 %d(ROW), Zt2
-			VPANDD.BCST rowNibble<>(SB), Zt2, Zt3
-			VPSRLW $4, Zt2, Zt2
-			VPANDD.BCST rowNibble<>(SB), Zt2, Zt2
-			VPSHUFB Zt3, Zt5, Zt3`, rowConst+2+p, sum, 8+64*p)
-		k.in(s, `
-			VPDPBUSD Z%d, Zt3, Z%d
-			VPSHUFB Zt2, Zt5, Zt2
-			VPDPBUSD Z%d, Zt2, Z%d`, rowX+2*p, sum, rowX+2*p+1, sum)
-		k.in(s, `
-			VPSHUFB Z%d, Zt0, Zt4
-			VPSRAD $24, Zt4, Zt4
-			VPMULLD Zt4, Z%d, Z%d`, rowConst+p, sum, sum)
-	}
-	k.in(s, "VPADDD Zmins, Zsum, Zsum")
 }
 
 // points loads 64 values, eight points of the grid, into register t+2; the indices of the points are in memory.

@@ -67,7 +67,6 @@ const (
 	bkLeft   = 28 // Q6_K: left shifts of the upper bits
 	bkUpper  = 27 // Q6_K: 0x30 in every byte
 	bkPerm   = 23 // four registers: which scale belongs to each word of 64 values
-	bkMins   = 22 // Q4_K: which minimum belongs to each word of sums
 )
 
 // emitBlocks writes the kernels that multiply few rows of x directly by packed blocks.
@@ -78,7 +77,12 @@ func (e *emitter) emitBlocks() {
 			continue // these formats have only AVX2 kernels
 		}
 		for _, rows := range []int{1, 4} {
-			(&blockDot{emitter: e, f: f, rows: rows}).write()
+			switch {
+			case f == plainSigned || f == q4k: // one row, or panels
+			case rows == 1 && slices.Contains(laneFormats, f):
+			default:
+				(&blockDot{emitter: e, f: f, rows: rows}).write()
+			}
 		}
 	}
 	e.emitQuant32()
@@ -125,7 +129,6 @@ func (e *emitter) blockData() {
 		e.wordTable(fmt.Sprintf("blockScales4K%d", q), func(i int) int { return scaleWord(2*q + i/16) })
 		e.wordTable(fmt.Sprintf("blockScales6K%d", q), func(i int) int { return 4*q + i/8 })
 	}
-	e.wordTable("blockMinPairs", func(i int) int { return 4 + scaleWord(i/2%8) })
 	e.wordTable("blockMinsOver", func(i int) int { return 4 + scaleWord(i%8) })
 	bf16 := make([]byte, 128)
 	for i := range 64 {
@@ -192,11 +195,10 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales4K%d", q), bkPerm+q)
 		}
-	case plainRaised, plainMins, plainSigned:
+	case plainRaised, plainMins:
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales6K%d", q), bkPerm+q)
 		}
-		e.zero(bkLeft)
 	case q6k:
 		load("blockNibble", bkNibble)
 		load("blockRight", bkTable)
