@@ -163,12 +163,7 @@ func (k *laneDot) dwords(use func(z, c int)) {
 
 // transposed loads size bytes of sixteen rows and returns the registers of their dwords.
 func (k *laneDot) transposed(from, size int) []int {
-	z := make([]int, size/4)
-	for i := range z {
-		z[i] = i
-	}
-	k.spare = 16
-	each := 64 / size // rows of a register; groups of four rows are adjacent
+	each := 64 / size // rows of a register
 	bases := [4]string{"R8", "R9", "R10", "R11"}
 	for r := range 16 {
 		to, part := r/(4*each)*4+r%4, r/4%each
@@ -192,6 +187,17 @@ func (k *laneDot) transposed(from, size int) []int {
 			k.op("VINSERTI32X4 $%d, %s, Z%d, Z%d", part, row, to, to)
 		}
 	}
+	return k.turned(size)
+}
+
+// turned transposes size bytes of sixteen rows, which are in the first registers, and returns the registers of their
+// dwords. Each register has the bytes of one row, or of rows four apart, and groups of four rows are adjacent.
+func (k *laneDot) turned(size int) []int {
+	z := make([]int, size/4)
+	for i := range z {
+		z[i] = i
+	}
+	k.spare = 16
 	// Lane l of register 4q+j holds dword 4l+j of four rows.
 	for q := 0; q < len(z); q += 4 {
 		for i := q; i < q+4; i += 2 {

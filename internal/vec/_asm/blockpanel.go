@@ -304,6 +304,7 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 	e.op(`
 		MOVQ blockArgs_panel(AX), DI
 		MOVQ blockArgs_trees(AX), R12`)
+	nibbles := f != q80 && !f.fifth() // transposed before they are unpacked
 	loop, more := e.label("loop"), e.label("more")
 	e.at(loop)
 	e.op(`
@@ -319,10 +320,35 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 			MOVL (R8)(DX*1), R10
 			MOVL R9, %d(R12)
 			MOVL R10, %d(R12)`, pairScales+4*r, pairScales+64+4*r)
-		e.unpackPair(f, r, true)
+		if !nibbles {
+			e.unpackPair(f, r, true)
+			continue
+		}
+		to, part, head := r/8*4+r%4, r/4%2*2, f.bytes-16
+		if part == 0 {
+			e.op("VMOVDQU %d(R8), X%d", head, to)
+		} else {
+			e.op("VINSERTI32X4 $%d, %d(R8), Z%d, Z%d", part, head, to, to)
+		}
+		e.op("VINSERTI32X4 $%d, %d(R8)(DX*1), Z%d, Z%d", part+1, head, to, to)
 	}
-	for c, z := range e.transpose16() {
-		e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
+	if nibbles { // a dword has low nibbles of four values, and high nibbles of values that are sixteen later
+		for c, z := range (&laneDot{emitter: e, f: f}).turned(32) {
+			e.op(`
+				VPSRLW $4, Z%d, Z17
+				VPANDD Z%d, Z%d, Z%d
+				VPANDD Z%d, Z17, Z17`, z, bkNibble, z, z, bkNibble)
+			for i, code := range []int{z, 17} {
+				if f == mxfp4 || f == iq4nl {
+					e.op("VPSHUFB Z%d, Z%d, Z%d", code, bkTable, code)
+				}
+				e.op("VMOVDQU64 Z%d, %d(DI)", code, 64*(c/4*8+4*i+c%4))
+			}
+		}
+	} else {
+		for c, z := range e.transpose16() {
+			e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
+		}
 	}
 	for b := range 2 {
 		e.op("VMOVDQU64 %d(R12), Z0", pairScales+64*b)
