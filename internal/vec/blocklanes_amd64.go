@@ -18,7 +18,7 @@ var laneDots = map[block.Format]func(*blockArgs){
 
 const (
 	laneValues = 256 // values of a step
-	laneAhead  = 1024
+	laneAhead  = 1024 // bytes of each row to prefetch ahead
 )
 
 // mulLanes multiplies rows of x one at a time by sixteen weight rows at a time. To read memory as sixteen long streams,
@@ -30,8 +30,8 @@ func mulLanes(c BlockCut, f block.Format, w []byte, ldw int, dot func(*blockArgs
 	eachLanes(c.N, ldw, func(j, skip, run int) { s.lanes(&c, f, w, ldw, dot, j, skip, run) })
 }
 
-// eachLanes calls do for every sixteen of n weight rows: rows that are run rows apart, from row j on, of which the first
-// skip rows have been multiplied before. If there are fewer than sixteen rows, do is called once.
+// eachLanes calls do for every sixteen of n weight rows: rows that are run rows apart, from row j on. The first skip of
+// them have been multiplied before. If there are fewer than sixteen rows, do is called once.
 func eachLanes(n, ldw int, do func(j, skip, run int)) {
 	for j := 0; j < n; {
 		run := laneRun((n-j)/tileSide, ldw)

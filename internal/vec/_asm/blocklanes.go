@@ -51,8 +51,9 @@ func (e *emitter) emitLanes() {
 	e.words("laneFour", 0x0F)
 	e.words("laneTwo", 0x30)
 	e.words("lane32", 32)
-	e.bytesTable("lanePlanes", 32, func(i int) int { return i%16/2 + i%2*8 })            // values b and b + 8 of sixteen
-	e.bytesTable("laneTurn", 32, func(i int) int { return (i/4 + i/2%2*8) * (1 - i%2) }) // words b and b + 8
+	// Values b and b + 8 of sixteen, and words b and b + 8.
+	e.bytesTable("lanePlanes", 32, func(i int) int { return i%16/2 + i%2*8 })
+	e.bytesTable("laneTurn", 32, func(i int) int { return (i/4 + i/2%2*8) * (1 - i%2) })
 	for _, f := range laneFormats {
 		(&laneDot{emitter: e, f: f}).write()
 		if !f.small() {
