@@ -17,7 +17,7 @@ var laneDots = map[block.Format]func(*blockArgs){
 }
 
 const (
-	laneValues = 256 // values of a step
+	laneValues = 256  // values of a step
 	laneAhead  = 1024 // bytes of each row to prefetch ahead
 )
 
