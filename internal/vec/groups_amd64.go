@@ -163,7 +163,7 @@ func (a *groupArgs) shape(groups, blocks, group, values, lanes int) {
 // number of scales of a row and how often each scale of a group is repeated.
 func (a *groupArgs) repeat(groups, blocks int, single bool) (count, each int) {
 	part := 1
-	for n := blocks; !single && n > 0; n-- {
+	for n := a.blocks; !single && n > 1; n-- {
 		if a.blocks%n == 0 && blocks%n == 0 {
 			part = n
 			break

@@ -59,6 +59,9 @@ const (
 	groupAbs   = 14
 )
 
+// single reports whether a group has one block.
+func (k *groupDot) single() bool { return k.nibbles() && k.wide() }
+
 func (k *groupDot) nibbles() bool { return k.name == "U4" || k.name == "E2M1" }
 
 func (k *groupDot) write() {
@@ -98,8 +101,10 @@ func (k *groupDot) write() {
 			MOVQ R8, R9
 			MOVQ R10, R11
 			MOVQ groupArgs_x(AX), SI
-			MOVQ groupArgs_groups(AX), R12
-			PCALIGN $64`)
+			MOVQ groupArgs_groups(AX), R12`)
+		if k.single() {
+			k.op("PCALIGN $64")
+		}
 		k.loop("group", "R12", func() {
 			if k.name == "E2M1" {
 				k.spreadE4M3()
@@ -109,7 +114,7 @@ func (k *groupDot) write() {
 			if k.zeros {
 				k.spread("(R11)(BX*1)", groupZero)
 			}
-			if k.nibbles() && k.wide() {
+			if k.single() {
 				k.block()
 			} else {
 				k.op("MOVQ groupArgs_blocks(AX), R15")
@@ -170,7 +175,7 @@ func (k *groupDot) block() {
 		k.op("VFMADD231PS V%d, V%d, V%d", groupTemp, groupSum, m)
 	}
 	k.op(`
-		PREFETCHT0 1024(R9)
+		PREFETCHT0 2048(R9)
 		ADDQ $%d, R9
 		ADDQ $%d, SI`, k.bytes(), size+2*k.bytes())
 }
