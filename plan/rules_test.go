@@ -141,6 +141,23 @@ func TestBatchRefusals(t *testing.T) {
 	}
 }
 
+// A range of rows lies within a pass if all of its rows do; a range of no rows always does.
+func TestRangesLieWithinTheRows(t *testing.T) {
+	for first := -2; first <= 5; first++ {
+		for n := -2; n <= 5; n++ {
+			for rows := range 5 {
+				want := n >= 0
+				for row := first; row < first+n; row++ {
+					want = want && row >= 0 && row < rows
+				}
+				if got := within(first, n, rows); got != want {
+					t.Errorf("%d rows from %d on are within %d rows: %v, want %v", n, first, rows, got, want)
+				}
+			}
+		}
+	}
+}
+
 // Captured graphs exist on GPUs only, for batches of decode, verify or draft rows; piecewise graphs exist in the public
 // catalogue only. A refusal names what was asked for and what is supported, and what it suggests works.
 func TestGraphsNeedADevice(t *testing.T) {
