@@ -60,7 +60,7 @@ func drawPolicy(d plantable.Draw) plan.Policy {
 	}
 }
 
-func drawMost(d plantable.Draw) plan.Most {
+func drawMost(d plantable.Draw, m *plan.Model) plan.Most {
 	rows := 1 + d.Length()
 	most := plan.Most{Rows: rows, Requests: 1 + d.IntN(9), Context: 1 + d.Length(), Width: 1 + d.IntN(5),
 		Logits: d.IntN(rows) + 1, Whole: d.IntN(3), Draws: d.IntN(2) == 0,
@@ -69,6 +69,9 @@ func drawMost(d plantable.Draw) plan.Most {
 		Joint: d.IntN(2) == 0, Prompts: d.IntN(4)}
 	if d.IntN(4) == 0 {
 		most.Pass = plan.PassDraft
+		if m.Block > 0 {
+			most.Pass = plan.PassBlock
+		}
 	}
 	return most
 }
@@ -85,6 +88,9 @@ func TestTableOfDrawnPlans(t *testing.T) {
 		if !errors.As(err, &refused) {
 			t.Fatalf("%v is not a refusal with a code", err)
 		}
+		if refused.Asked == "" || refused.Supported == "" {
+			t.Errorf("%v does not say what was asked for and what is supported", err)
+		}
 		return "refused " + table.Facts(err.Error())
 	}
 	for legal := 0; legal < 70; {
@@ -97,6 +103,11 @@ func TestTableOfDrawnPlans(t *testing.T) {
 			continue
 		}
 		legal++
+		for _, r := range cfg.Rejected {
+			if r.Reason == "" {
+				t.Errorf("%s: %v is rejected for %v without a reason", name, r.Kernel, r.Phase)
+			}
+		}
 		lines = append(lines, fmt.Sprintf("%s => %v %v %v %s", name, cfg.Prefill, cfg.Decode, cfg.Layout,
 			plantable.Sum(plantable.Config(t, cfg, notices))))
 		for i := range 5 {
@@ -113,10 +124,52 @@ func TestTableOfDrawnPlans(t *testing.T) {
 				plantable.Brief(t, b), p.Rows, len(p.Segments), p.InputWords, p.TransientBytes,
 				plantable.Sum(plantable.Plan(t, p))))
 		}
-		most := drawMost(d)
+		most := drawMost(d, &m)
 		p := plan.Bound(cfg, most)
 		lines = append(lines, fmt.Sprintf("  at most %s => %d segments, %d words, %s", plantable.Asked(t, most),
 			len(p.Segments), p.InputWords, plantable.Sum(plantable.Plan(t, p))))
 	}
 	table.Check(t, "drawn.txt", lines)
+}
+
+// The number of keys after which rows are cut depends on the hardware, the model, its ranks, the number of concurrent
+// sequences and the drafts as in the golden table.
+func TestTableOfSplits(t *testing.T) {
+	var lines []string
+	for _, name := range []string{"sm90", "sm90 portable", "sm80"} {
+		hw, err := plan.HardwareFor(strings.TrimSuffix(name, " portable"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hw.Portable = strings.HasSuffix(name, "portable")
+		for _, family := range []string{"deepseek_v32", "glm-5", "deepseek_v3", "kimi_k2", "glm5_next"} {
+			for _, ranks := range []int{1, 2, -2, -3} {
+				m, err := plan.ModelFor(family)
+				if err == nil && ranks > 1 {
+					m, err = m.Divide(ranks, plan.ByHeads)
+				} else if err == nil && ranks < 0 {
+					m, err = m.Divide(-ranks, plan.ByRequests)
+				}
+				if err != nil {
+					lines = append(lines, fmt.Sprintf("%s, %s, %d ranks: %s", name, family, ranks,
+						table.Facts(err.Error())))
+					continue
+				}
+				line := fmt.Sprintf("%s, %s, %d heads, %d ranks %v:", name, family, m.Heads, m.Ranks, m.Division)
+				for _, tokens := range []int{0, 3} {
+					for _, running := range []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 200} {
+						cfg, _, err := plan.Resolve(hw, m, plan.Policy{KV: "fp8", Running: running,
+							Speculation: plan.Speculation{Tokens: tokens}})
+						if err != nil {
+							line += " refused " + table.Facts(err.Error())
+							break
+						}
+						line += fmt.Sprintf(" %d:%v", running*cfg.N, cfg.SplitKeys)
+					}
+				}
+				lines = append(lines, line)
+			}
+		}
+	}
+	table.Check(t, "splits.txt", lines)
 }
