@@ -314,7 +314,8 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 		{"a custom tool without a name", chatWith(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].custom.name",
 			"missing_required_parameter", "required"},
 		{"a custom tool with another grammar", chatWith(`"tools":[{"type":"custom","custom":{"name":"f",` +
-			`"format":{"type":"grammar","grammar":{"syntax":"yacc","definition":"x"}}}}]`), "tools[0].custom.format.grammar.syntax",
+			`"format":{"type":"grammar","grammar":{"syntax":"yacc","definition":"x"}}}}]`),
+			"tools[0].custom.format.grammar.syntax",
 			"unsupported_value", "use lark or regex"},
 		{"a custom tool with a broken pattern", chatWith(`"tools":[{"type":"custom","custom":{"name":"f",` +
 			`"format":{"type":"grammar","grammar":{"syntax":"regex","definition":"[a-z"}}}}]`),
