@@ -40,7 +40,7 @@ func TestTableOfRefusals(t *testing.T) {
 	}
 	options := func() Options {
 		return Options{AdminKeys: admins, Batches: batchStore(t, batch.Options{Budget: 1 << 20}), NoPage: true,
-			WeightsRoot: t.TempDir(), MaxBodyBytes: 4096}
+			MaxBodyBytes: 4096}
 	}
 	answering := newFake(answering(sparrow.FinishStop, ""))
 	refusing := newFake(func(sparrow.Request) ([]sparrow.Event, error) {
@@ -57,7 +57,6 @@ func TestTableOfRefusals(t *testing.T) {
 	bodies := map[string]string{
 		"/v1/chat/completions/render": `"messages":[{"role":"user","content":"hi"}]`,
 		"/v1/completions/render":      `"prompt":["a","b"]`, "/debug/explain": `"batch":"decode:5"`,
-		"/update_weights_from_disk": `"model_path":"w"`,
 	}
 	for _, a := range asks {
 		if bodies[a.path] == "" {
