@@ -184,6 +184,14 @@ CASES = {
         "{%- set ns = namespace(last=-1) -%}{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 -%}{%- endif %}{%- endfor %}\n{%- for m in messages -%}\n{%- if m.role == 'user' -%}<|user|>{{ m.content }}\n{%- elif m.role == 'assistant' -%}\n<|assistant|>\n{%- set content = m.content %}\n{%- if m.reasoning is string %}{%- set r = m.reasoning %}{%- elif '</think>' in content %}{%- set r = content.split('</think>')[0].split('<think>')[-1] %}{%- endif %}\n{%- if loop.index0 > ns.last and r is defined -%}{{ '<think>' + r + '</think>' }}{%- else -%}{{ '<think></think>' }}{%- endif -%}\n{{ content.strip() }}\n{%- elif m.role == 'system' -%}<|system|>{{ m.content }}{%- endif -%}\n{%- endfor -%}\n{%- if add_generation_prompt is not defined or add_generation_prompt -%}\n    <|assistant|>{{- '<think>' -}}\n{%- endif -%}\n",
         "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% if loop.index0 == 0 and system_message is defined %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{{ '[' + message['role'] | upper + '] ' + content | trim }}{% endfor %}",
     ],
+    "edges": [
+        "{% for x in list %}{% macro m() %}a{% endmacro %}{{ m() }}{% break %}{% endfor %}", "{##}a{# b #}", "{{ dict(1) }}",
+        "{% for x in list %}{% macro m() %}{% break %}{% endmacro %}{{ m() }}{% endfor %}", "{{ map == map }}{{ list == list }}",
+        "{{ {'a': [1]} == {'a': [1]} }}{{ {'a': 1} == {'a': 2} }}{{ {'a': 1} == {'b': 1} }}{{ {} == {} }}{{ {'a': 1} == {} }}",
+        "{{ dict([('k', 1)], [2]) }}", "{% if yes +%}\n  x\n{%- raw %}\n  y\n{% endraw +%}\n z{% endif %}", "{{ 'a' < 1 }}",
+        "{{ [1, 'a'] < [1, 'b'] }}{{ [2] > [1, 5] }}{{ (1, 2) <= (1, 2) }}", "{{ '\\ud83d\\ude00' | length }}{{ '\U0001F600' | tojson(ensure_ascii=true) }}",
+        "{{ '\uffff\U00010000' | tojson(ensure_ascii=true) }}", "{{ 1 if }}", "{{ '{{' }}{{ '}}' }}", "{{ word }", "{% if yes }}",
+    ],
     "globals": [
         "{{ strftime_now('%Y-%m-%d') }} {{ strftime_now('%d %b %Y, %H:%M:%S %A %B %j %y %I %p %%') }}", "{{ raise_exception('no way') }}",
         "{% if messages[0].role != 'user' %}{{ raise_exception('first must be user, not ' ~ messages[0].role) }}{% endif %}",
