@@ -101,8 +101,11 @@ func (b *Batch) parseList(text string, kind Mode, list string) error {
 		if err != nil {
 			return err
 		}
-		if count < 1 || len(b.Requests)+count > maxParsedRequests {
-			return batchError(text, fmt.Sprintf("the batch has %d requests; want 1 to %d", count, maxParsedRequests))
+		if count < 1 {
+			return batchError(text, fmt.Sprintf("it repeats a request %d times; want 1 or more", count))
+		}
+		if n := len(b.Requests) + count; n > maxParsedRequests {
+			return batchError(text, fmt.Sprintf("it has %d requests or more; want at most %d", n, maxParsedRequests))
 		}
 		for range count {
 			b.Requests = append(b.Requests, r)

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -58,6 +60,27 @@ func TestParseBatch(t *testing.T) {
 			_, err := ParseBatch(text)
 			wantError(t, err, code)
 		})
+	}
+	for text, says := range map[string]string{"decode:ax5": `"a" is not a length`,
+		"decode:0x5":         "repeats a request 0 times",
+		"decode:65536x5,1x3": "65537 requests", "verify:x:5": `"x" is not a length`} {
+		if _, err := ParseBatch(text); !strings.Contains(fmt.Sprint(err), says) {
+			t.Errorf("%s: %v, want %s", text, err, says)
+		}
+	}
+	if b, err := ParseBatch("decode:65535x5,3"); err != nil || len(b.Requests) != maxParsedRequests {
+		t.Errorf("the largest batch: %v", err)
+	}
+}
+
+// A batch without a mode is refused with the command for decodes that it was probably meant for.
+func TestABatchWithoutAModeSuggestsDecodes(t *testing.T) {
+	for text, try := range map[string]string{"3x2000": "decode:3x2000",
+		"16": "decode:16xLEN, 16 sequences of LEN tokens", "ax5": "", "x": "", "walk:3x5": ""} {
+		_, err := ParseBatch(text)
+		if e := wantError(t, err, E20); e.Try != try {
+			t.Errorf("%s: try %q, want %q", text, e.Try, try)
+		}
 	}
 }
 

@@ -288,3 +288,36 @@ func TestDocumentsHoldTheTimes(t *testing.T) {
 		}
 	}
 }
+
+// Times of the H200 are quoted as measured for a GPU of its kind, whose memory makers and drivers count up to a tenth
+// differently, and as assumed for others.
+func TestTimesAreMeasuredOnlyOnTheirGPU(t *testing.T) {
+	h200 := hardware(t, "h200")
+	h := cost.H200()
+	measured := h.GPU.MemoryBytes
+	h200.MemoryBytes = measured
+	for name, c := range map[string]struct {
+		change  func(*Hardware)
+		assumed bool
+	}{
+		"the same":           {func(*Hardware) {}, false},
+		"a little less":      {func(h *Hardware) { h.MemoryBytes -= measured/10 - 1 }, false},
+		"a little more":      {func(h *Hardware) { h.MemoryBytes += measured/10 - 1 }, false},
+		"much less memory":   {func(h *Hardware) { h.MemoryBytes -= measured / 10 }, true},
+		"much more memory":   {func(h *Hardware) { h.MemoryBytes += measured / 10 }, true},
+		"other processors":   {func(h *Hardware) { h.SMs-- }, true},
+		"an architecture":    {func(h *Hardware) { h.Arch = SM100 }, true},
+		"portable kernels":   {func(h *Hardware) { h.Portable = true }, true},
+		"its portable times": {func(*Hardware) {}, false},
+	} {
+		hw := h200
+		c.change(&hw)
+		got := hw.costs()
+		if name == "its portable times" {
+			got = hw.portableCosts()
+		}
+		if got.assumed != c.assumed {
+			t.Errorf("%s: assumed %v", name, got.assumed)
+		}
+	}
+}

@@ -47,6 +47,29 @@ func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
 			t.Errorf("the key ignores %s", name)
 		}
 	}
+	for name, change := range map[string]func(*Plan){
+		"hidden rows":         func(p *Plan) { p.Record.Hidden = true },
+		"recorded selections": func(p *Plan) { p.Record.Selections = true },
+		"recorded scores":     func(p *Plan) { p.Record.Scores = true },
+		"recorded experts":    func(p *Plan) { p.Record.Experts = true },
+		"replayed selections": func(p *Plan) { p.Replay.Selections = true },
+		"replayed experts":    func(p *Plan) { p.Replay.Experts = true },
+		"recorded rows":       func(p *Plan) { p.Recorded++ },
+		"replayed rows":       func(p *Plan) { p.Replayed++ },
+		"draws":               func(p *Plan) { p.Draws = true },
+		"the rank of rows":    func(p *Plan) { p.Segments[0].Rank++ },
+	} {
+		with := func() *Plan {
+			p := base()
+			p.Recorded, p.Replayed, p.Shares = 1, 1, []Share{{}, {}}
+			return p
+		}
+		p := with()
+		change(p)
+		if keyOf(&cfg, p) == keyOf(&cfg, with()) {
+			t.Errorf("the key ignores %s", name)
+		}
+	}
 	t.Run("reasons do not enter", func(t *testing.T) {
 		p := base()
 		p.Segments[0].Reasons, p.Segments[0].Rejected = nil, nil
@@ -85,6 +108,13 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 		}
 		return sh
 	}
+	with := func(change func(*Request), n int) Batch { // of two decodes, n are changed
+		b := decode(5, 6)
+		for i := range n {
+			change(&b.Requests[i])
+		}
+		return b
+	}
 	padded := decode(5, 6)
 	padded.PaddedRows = 8
 	wide := decode(5, 6)
@@ -98,6 +128,16 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 		"two widths turned": NewBatch(ModeVerify, VerifyRequest(4, 5), VerifyRequest(2, 6)), "extend": extend(5, 6),
 		"extend turned": extend(6, 5), "extend with prefix": extendOver(5, 6), "longer prefix": extendOver(5, 7),
 		"mixed": NewBatch(ModeMixed, ExtendRequest(5, 0), DecodeRequest(6)), "idle": {Mode: ModeIdle},
+		"one recorded row":  with(func(r *Request) { r.Records = 1 }, 1),
+		"two recorded rows": with(func(r *Request) { r.Records = 1 }, 2),
+		"one replayed row":  with(func(r *Request) { r.Replays = 1 }, 1),
+		"two replayed rows": with(func(r *Request) { r.Replays = 1 }, 2),
+		"one row of logits": with(func(r *Request) { r.Logits = 1 }, 1),
+		"logits of both":    with(func(r *Request) { r.Logits = 1 }, 2),
+		"best of one":       with(func(r *Request) { r.Best = true }, 1),
+		"best of both":      with(func(r *Request) { r.Best = true }, 2),
+		"one long decode":   decode(5, 6000), "a long decode of two kinds": NewBatch(ModeVerify, VerifyRequest(2, 5),
+			VerifyRequest(4, 6000)),
 	} {
 		sh := shape(b)
 		if other, ok := seen[sh]; ok {

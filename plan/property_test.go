@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -225,6 +226,15 @@ func TestSpansCoverEveryNewTokenOnce(t *testing.T) {
 			}
 			rows += s.Rows
 		}
+		prompts := 0
+		for i := range b.Requests {
+			if !b.KindOf(i).DecodeLike() {
+				prompts += b.Rows(&cfg, i)
+			}
+		}
+		if p.PromptRows() != prompts {
+			rt.Fatalf("%d rows of prompts, %d in the batch", p.PromptRows(), prompts)
+		}
 		for i := range seen {
 			for tok := range seen[i] {
 				if !seen[i][tok] {
@@ -394,4 +404,35 @@ func roundTrip[T any](rt *rapid.T, v T) {
 	if _, again := viaJSON(rt, back); again != text {
 		rt.Fatalf("%T changed:\n%s\n%s", v, text, again)
 	}
+}
+
+// A batch that does not fit the reserve of memory is refused with the reserve that its row needs: with that much the
+// row is planned, and with one byte less it is refused again.
+func TestRowsFitTheReserveThatTheirRefusalNames(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := drawConfig(rt)
+		b := drawBatch(rt)
+		cfg.MaxTransient = 1
+		for need := int64(1); ; {
+			_, err := Build(cfg, b)
+			if err == nil {
+				if cfg.MaxTransient--; cfg.MaxTransient == 0 {
+					return
+				}
+				if _, err := Build(cfg, b); !errors.Is(err, E17) {
+					rt.Fatalf("%d bytes were needed, but one less is enough: %v", need, err)
+				}
+				return
+			}
+			var refused *Error
+			if !errors.As(err, &refused) || refused.Code != E17 {
+				rt.Fatal(err)
+			}
+			var more int64
+			if _, err := fmt.Sscanf(refused.Try, "--reserve %d,", &more); err != nil || more <= need {
+				rt.Fatalf("%d bytes are not enough, and %q", need, refused.Try)
+			}
+			need, cfg.MaxTransient = more, more
+		}
+	})
 }

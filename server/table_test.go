@@ -62,37 +62,40 @@ var (
 	moment      = regexp.MustCompile(`"(created_at|modified_at|expires_at)":"[^"]*"`)
 )
 
+const functionTools = `"tools":[{"type":"function","function":{"name":"f"}}]`
+
+// asks has the paths of endpoints and the members of valid bodies, without the model.
+var asks = []struct{ path, body string }{
+	{"/v1/chat/completions",
+		`"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":2,` + functionTools},
+	{"/v1/chat/completions", `"messages":[{"role":"user","content":"hi"}],"n":2,
+		"stream_options":{"include_usage":true}`},
+	{"/v1/chat/completions", `"messages":[{"role":"user","content":"hi"}],"stream_options":{"include_usage":true,
+		"continuous_usage_stats":true},"functions":[{"name":"f"}]`},
+	{"/v1/completions", `"prompt":["p","q"],"logprobs":2,"n":2,"max_tokens":9`},
+	{"/v1/completions", `"prompt":"p","echo":true,"logprobs":1,"max_tokens":9,"suffix":""`},
+	{"/v1/completions", `"prompt":[7,8],"return_token_ids":true,"cache_salt":"s","priority":3,"max_tokens":9`},
+	{"/v1/responses", `"input":"hi","instructions":"be brief","max_output_tokens":9,"metadata":{"k":"v"},
+		"include":["message.output_text.logprobs","reasoning.encrypted_content"],
+		"tools":[{"type":"function","name":"f","strict":true}],"parallel_tool_calls":false`},
+	{"/v1/responses", `"input":"hi","reasoning":{"effort":"low","summary":"auto"},"store":false,
+		"text":{"format":{"type":"json_schema","name":"n","schema":{},"strict":true}}`},
+	{"/v1/messages", `"max_tokens":23,"messages":[{"role":"user","content":"hi"}],"stop_sequences":["END"],
+		"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"any","disable_parallel_tool_use":true}`},
+	{"/v1/messages", `"max_tokens":90,"messages":[{"role":"user","content":"hi"}],
+		"thinking":{"type":"enabled","budget_tokens":8,"display":"omitted"}`},
+	{"/api/chat", `"messages":[{"role":"user","content":"hi"}],"think":"high","options":{"num_predict":4}`},
+	{"/api/generate", `"prompt":"hi","system":"s","format":"json"`},
+	{"/api/generate", `"prompt":"hi","raw":true`},
+	{"/v1/score", `"prompt":"ab","continuations":["c","de"],"logprobs":1,"cache_salt":"s"`},
+	{"/generate", `"input_ids":[7,8],"return_logprob":true,"logprob_start_len":0,"sampling_params":{"stop":"x"}`},
+	{"/v1/messages/count_tokens", `"messages":[{"role":"user","content":"hi"}],"system":"s"`},
+	{"/tokenize", `"prompt":"ab","return_token_strs":true`}, {"/detokenize", `"tokens":[97,98]`},
+}
+
 // The golden table contains what each endpoint answers, whole and as a stream, for each finish reason, and what it
 // requests from the engine. A missing field, a wrong count or a changed status changes the table.
 func TestTableOfAnswers(t *testing.T) {
-	const tools = `"tools":[{"type":"function","function":{"name":"f"}}]`
-	asks := []struct{ path, body string }{
-		{"/v1/chat/completions",
-			`"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":2,` + tools},
-		{"/v1/chat/completions", `"messages":[{"role":"user","content":"hi"}],"n":2,
-			"stream_options":{"include_usage":true}`},
-		{"/v1/chat/completions", `"messages":[{"role":"user","content":"hi"}],"stream_options":{"include_usage":true,
-			"continuous_usage_stats":true},"functions":[{"name":"f"}]`},
-		{"/v1/completions", `"prompt":["p","q"],"logprobs":2,"n":2,"max_tokens":9`},
-		{"/v1/completions", `"prompt":"p","echo":true,"logprobs":1,"max_tokens":9,"suffix":""`},
-		{"/v1/completions", `"prompt":[7,8],"return_token_ids":true,"cache_salt":"s","priority":3,"max_tokens":9`},
-		{"/v1/responses", `"input":"hi","instructions":"be brief","max_output_tokens":9,"metadata":{"k":"v"},
-			"include":["message.output_text.logprobs","reasoning.encrypted_content"],
-			"tools":[{"type":"function","name":"f","strict":true}],"parallel_tool_calls":false`},
-		{"/v1/responses", `"input":"hi","reasoning":{"effort":"low","summary":"auto"},"store":false,
-			"text":{"format":{"type":"json_schema","name":"n","schema":{},"strict":true}}`},
-		{"/v1/messages", `"max_tokens":23,"messages":[{"role":"user","content":"hi"}],"stop_sequences":["END"],
-			"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"any","disable_parallel_tool_use":true}`},
-		{"/v1/messages", `"max_tokens":90,"messages":[{"role":"user","content":"hi"}],
-			"thinking":{"type":"enabled","budget_tokens":8,"display":"omitted"}`},
-		{"/api/chat", `"messages":[{"role":"user","content":"hi"}],"think":"high","options":{"num_predict":4}`},
-		{"/api/generate", `"prompt":"hi","system":"s","format":"json"`},
-		{"/api/generate", `"prompt":"hi","raw":true`},
-		{"/v1/score", `"prompt":"ab","continuations":["c","de"],"logprobs":1,"cache_salt":"s"`},
-		{"/generate", `"input_ids":[7,8],"return_logprob":true,"logprob_start_len":0,"sampling_params":{"stop":"x"}`},
-		{"/v1/messages/count_tokens", `"messages":[{"role":"user","content":"hi"}],"system":"s"`},
-		{"/tokenize", `"prompt":"ab","return_token_strs":true`}, {"/detokenize", `"tokens":[97,98]`},
-	}
 	var lines []string
 	for _, end := range []struct {
 		finish  sparrow.Finish

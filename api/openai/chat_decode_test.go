@@ -314,11 +314,13 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 		{"a custom tool without a name", chatWith(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].custom.name",
 			"missing_required_parameter", "required"},
 		{"a custom tool with another grammar", chatWith(`"tools":[{"type":"custom","custom":{"name":"f",` +
-			`"format":{"type":"grammar","grammar":{"syntax":"yacc","definition":"x"}}}}]`), "tools[0].format.syntax",
+			`"format":{"type":"grammar","grammar":{"syntax":"yacc","definition":"x"}}}}]`),
+			"tools[0].custom.format.grammar.syntax",
 			"unsupported_value", "use lark or regex"},
 		{"a custom tool with a broken pattern", chatWith(`"tools":[{"type":"custom","custom":{"name":"f",` +
 			`"format":{"type":"grammar","grammar":{"syntax":"regex","definition":"[a-z"}}}}]`),
-			"tools[0].format.definition", "invalid_value", `missing closing ]: "[a-z"`},
+			"tools[0].custom.format.grammar.definition",
+			"invalid_value", `missing closing ]: "[a-z"`},
 		{"a demanded tool of a provider", chatWith(`"tools":[{"type":"web_search"}],"tool_choice":"required"`),
 			"tool_choice", "unsupported_value", "web_search is a hosted tool"},
 		{"a tool without a name", chatWith(`"tools":[{"type":"function","function":{}}]`), "tools[0].function.name",

@@ -3,6 +3,8 @@ package openai
 import (
 	"encoding/json"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -181,5 +183,71 @@ func TestValidateChecksRequestsMadeInGo(t *testing.T) {
 	}
 	if err := (&DetokenizeRequest{Tokens: []int32{-1}}).Validate(); err == nil || err.Param != "tokens[0]" {
 		t.Errorf("negative token: %v", err)
+	}
+}
+
+// A request made in Go has the limits of a body: a value at a limit is accepted, and one beyond it is refused, with the
+// name of the field and as the only problem.
+func TestRequestsMadeInGoHaveTheLimitsOfBodies(t *testing.T) {
+	biases := func(n int) map[int32]float64 {
+		m := map[int32]float64{}
+		for i := range n {
+			m[int32(i)] = 1
+		}
+		return m
+	}
+	kwargs := func(n int) map[string]json.RawMessage {
+		m := map[string]json.RawMessage{}
+		for i := range n {
+			m[strconv.Itoa(i)] = json.RawMessage("1")
+		}
+		return m
+	}
+	list := func(n int, s string) []string { return slices.Repeat([]string{s}, n) }
+	for _, c := range []struct {
+		param   string
+		set     func(r *ChatRequest, n int)
+		most    int // the largest number that is accepted
+		problem string
+	}{
+		{"stop", func(r *ChatRequest, n int) { r.Stop = list(n, "a") }, MaxStops, "17 strings"},
+		{"stop[1]", func(r *ChatRequest, n int) { r.Stop = []string{"a", strings.Repeat("a", n)} }, MaxStopBytes,
+			"1025"},
+		{"stop_token_ids", func(r *ChatRequest, n int) { r.StopTokenIDs = make([]int32, n) }, MaxStopTokenIDs,
+			"257 token ids"},
+		{"stop_token_ids[1]", func(r *ChatRequest, n int) { r.StopTokenIDs = []int32{5, int32(-n)} }, 0,
+			"-1 is not"},
+		{"logit_bias", func(r *ChatRequest, n int) { r.LogitBias = biases(n) }, MaxLogitBias, "1025 entries"},
+		{"logit_bias.7", func(r *ChatRequest, n int) { r.LogitBias = map[int32]float64{7: float64(n)} }, MaxBias,
+			"101"},
+		{"chat_template_kwargs", func(r *ChatRequest, n int) { r.ChatTemplateKwargs = kwargs(n) }, MaxKwargs,
+			"65 entries"},
+		{"min_tokens", func(r *ChatRequest, n int) { r.MaxTokens, r.MinTokens = ptr(7), &n }, 7, "8 is more than"},
+		{"max_tokens", func(r *ChatRequest, n int) { r.MaxTokens = &n }, MaxTokens, "is not in [1,"},
+		{"n", func(r *ChatRequest, n int) { r.N = &n }, MaxN, "129"},
+		{"top_k", func(r *ChatRequest, n int) { r.TopK = &n }, MaxTopK, ""},
+		{"priority", func(r *ChatRequest, n int) { r.Priority = &n }, MaxPriority, ""},
+		{"priority", func(r *ChatRequest, n int) { r.Priority = ptr(-n) }, MaxPriority, ""},
+		{"cache_salt", func(r *ChatRequest, n int) { r.CacheSalt = strings.Repeat("s", n) }, MaxSaltBytes, "257"},
+		{"prompt_logprobs", func(r *ChatRequest, n int) { r.PromptLogprobs = &n }, MaxTopLogprobs, "21"},
+		{"top_logprobs", func(r *ChatRequest, n int) { r.Logprobs, r.TopLogprobs = true, &n }, MaxTopLogprobs, "21"},
+		{"sparrow.draft", func(r *ChatRequest, n int) { r.Sparrow = &Extension{Draft: &n} }, MaxDraft, "8"},
+		{"thinking.budget_tokens", func(r *ChatRequest, n int) {
+			r.Thinking = &Thinking{Type: ThinkingEnabled, BudgetTokens: &n}
+		}, MaxTokens, ""},
+	} {
+		r := func(n int) *ChatRequest {
+			r := &ChatRequest{Options: Options{Model: "m"},
+				Messages: []Message{{Role: RoleUser, Content: Content{"x"}}}}
+			c.set(r, n)
+			return r
+		}
+		if err := r(c.most).Validate(); err != nil {
+			t.Errorf("%s at the limit: %v", c.param, err)
+		}
+		err := r(c.most + 1).Validate()
+		if err == nil || err.Param != c.param || len(err.Problems) > 1 || !strings.Contains(err.Message, c.problem) {
+			t.Errorf("%s beyond the limit: %v, want %q", c.param, err, c.problem)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
+	"sparrow/internal/testkit/table"
 	"sparrow/internal/wire"
 	"strings"
 	"testing"
@@ -211,4 +213,87 @@ func TestAResponseIsAChatWithItsOptions(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
+}
+
+// Tools of items before any other item belong to the request. Tools of later items are deferred, and a system message
+// shows them at their place, without those that only a provider can run.
+func TestToolsOfItemsAreShownAtTheirPlace(t *testing.T) {
+	text := func(role, text string) Item { return Item{Type: ItemMessage, Role: role, Content: Content{text}} }
+	tools := func(list ...ResponseTool) Item { return Item{Type: ItemTools, Tools: list} }
+	f, g := ResponseTool{Type: "function", Name: "f"}, ResponseTool{Type: "function", Name: "g", Description: "later"}
+	space := ResponseTool{Type: "namespace", Name: "s", Tools: []ResponseTool{{Type: "function", Name: "h"}}}
+	items := []Item{tools(f), text(RoleUser, "hi"), tools(g, ResponseTool{Type: "web_search"}, space),
+		text(RoleAssistant, "yes")}
+	r := &ResponsesRequest{Options: Options{Model: "m"}, Input: items}
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c := r.AsChat(items)
+	var got []string
+	for i := range c.Tools {
+		got = append(got, fmt.Sprintf("%s %s deferred %v", c.Tools[i].Type, c.Tools[i].Name(), c.Tools[i].Deferred))
+	}
+	want := "function f deferred false; function g deferred true; web_search  deferred true; " +
+		"function s__h deferred true"
+	if text := strings.Join(got, "; "); text != want {
+		t.Errorf("tools %s, want %s", text, want)
+	}
+	var roles []string
+	for _, m := range c.Messages {
+		roles = append(roles, m.Role)
+	}
+	if text := strings.Join(roles, " "); text != "user system assistant" {
+		t.Fatalf("messages of %s", text)
+	}
+	shown := c.Messages[1].Content.Text()
+	if lines := strings.Split(shown, "\n"); len(lines) != 2 || !strings.Contains(lines[0], `"g"`) ||
+		!strings.Contains(lines[1], "h") || strings.Contains(shown, "web_search") {
+		t.Errorf("later tools are shown as %q", shown)
+	}
+	// A tool that is declared again is refused at the place of the second declaration.
+	r.Input = append(items, tools(ResponseTool{Type: "function", Name: "x"}, g))
+	if err := r.Validate(); err == nil || !strings.HasPrefix(err.Param, "input[4].tools[1]") {
+		t.Errorf("a tool declared twice: %v", err)
+	}
+}
+
+// A response states the request's own values, and the defaults of the interface where the request has none.
+func TestAResponseStatesItsRequest(t *testing.T) {
+	plain := NewResponse("r1", 5, &ResponsesRequest{Options: Options{Model: "m"}})
+	asked := NewResponse("r2", 6, &ResponsesRequest{
+		Options:         Options{Model: "m", Temperature: ptr(0.25), TopP: ptr(0.5)},
+		MaxOutputTokens: ptr(9), Truncation: TruncationAuto, Instructions: "be brief", PreviousResponseID: "r0",
+		ParallelToolCalls: ptr(false), TopLogprobs: ptr(3), Metadata: map[string]string{"k": "v"}, Store: ptr(false),
+		Reasoning: Reasoning{Effort: "low"}, ToolChoice: &ToolChoice{Mode: ChoiceRequired},
+		Tools: []ResponseTool{{Type: "function", Name: "f"}}})
+	var lines []string
+	for _, r := range []*Response{plain, asked} {
+		text, err := wire.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(text))
+	}
+	table.Check(t, "responses.txt", lines)
+	for store, want := range map[*bool]bool{nil: true, ptr(true): true, ptr(false): false} {
+		if r := (&ResponsesRequest{Store: store}); r.Stored() != want {
+			t.Errorf("store %v: stored %v", store, r.Stored())
+		}
+	}
+}
+
+// A choice of a tool that cannot be made, and parts that belong to other types, are refused with their words.
+func TestRefusedChoicesNameWhatIsMissing(t *testing.T) {
+	checkRejections(t, strictChat, []rejection{
+		{"a call without tools", chatWith(`"tool_choice":"required"`), "tool_choice", "invalid_value",
+			"required needs at least one tool"},
+		{"a format without a definition", chatWith(`"tools":[{"type":"custom","custom":{"name":"g","format":
+			{"type":"grammar","grammar":{"syntax":"lark"}}}}]`), "tools[0].custom.format.grammar.definition",
+			"missing_required_parameter", "required with type grammar"},
+		{"an image in a text part", chatOf(`{"role":"user","content":[{"type":"text","text":"x","file":{}}]}`),
+			"messages[0].content[0].file", "invalid_value", "a part of type text has no such member"},
+		{"switches that contradict", chatWith(`"thinking":{"type":"enabled"},"reasoning_effort":"none",
+			"chat_template_kwargs":{"thinking":false}`), "chat_template_kwargs.thinking", "invalid_value",
+			"contradicts thinking.type"},
+	})
 }

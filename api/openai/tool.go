@@ -137,20 +137,20 @@ var grammarFields = wire.Fields[ToolFormat]{
 	"definition": wire.TextField(func(f *ToolFormat) *string { return &f.Definition }),
 }
 
-func (f *ToolFormat) check(p *wire.Problems, at string) {
+func (f *ToolFormat) check(p *wire.Problems, at, grammar string) {
 	switch {
 	case f == nil || f.Type == ToolText:
 	case f.Type != ToolGrammar:
 		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s or %s", jsonscan.Clip(f.Type),
 			ToolText, ToolGrammar)
 	case f.Syntax != SyntaxLark && f.Syntax != SyntaxRegexp:
-		p.AddNew(wire.CodeUnsupportedValue, at+".syntax", "%q is not supported; use %s or %s", jsonscan.Clip(f.Syntax),
-			SyntaxLark, SyntaxRegexp)
+		p.AddNew(wire.CodeUnsupportedValue, grammar+".syntax", "%q is not supported; use %s or %s",
+			jsonscan.Clip(f.Syntax), SyntaxLark, SyntaxRegexp)
 	case f.Definition == "":
-		p.AddNew(wire.CodeMissing, at+".definition", "required with type %s", ToolGrammar)
+		p.AddNew(wire.CodeMissing, grammar+".definition", "required with type %s", ToolGrammar)
 	case f.Syntax == SyntaxRegexp:
 		if err := brokenPattern(f.Definition); err != nil {
-			p.AddNew(wire.CodeInvalidValue, at+".definition", "is not a regular expression: %v", err)
+			p.AddNew(wire.CodeInvalidValue, grammar+".definition", "is not a regular expression: %v", err)
 		}
 	}
 }
@@ -257,10 +257,12 @@ func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i in
 		case Hosted(t.Type):
 			continue
 		case t.Type == TypeCustom:
-			if field == ".function.name" {
-				name = at + ".custom.name"
+			format, grammar := at+".format", at+".format"
+			if field == ".function.name" { // chat completions nest both
+				name, format = at+".custom.name", at+".custom.format"
+				grammar = format + ".grammar"
 			}
-			t.Format.check(p, at+".format")
+			t.Format.check(p, format, grammar)
 		case t.Type != typeFunction:
 			reportType(p, at+".type", t.Type)
 			continue

@@ -3,6 +3,7 @@ package jinja
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -69,4 +70,36 @@ func renderText(src string, vars map[string]Value) (string, error) {
 	}
 	out, err := tmpl.Render(Options{Vars: vars, Now: clock})
 	return out.String(), err
+}
+
+// Operators between values, and tests, filters and methods of a value, give what they give in Jinja2, or fail as there.
+func TestExpressionsAreThoseOfJinja2(t *testing.T) {
+	var products struct {
+		Lists map[string][]string
+		Rows  []struct {
+			Expression, With string
+			Want             []*string
+		}
+	}
+	data, err := os.ReadFile("testdata/products.json")
+	if err == nil {
+		err = json.Unmarshal(data, &products)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, vars := readGolden(t)
+	for _, row := range products.Rows {
+		for i, value := range products.Lists[row.With] {
+			expression := "{{ " + strings.ReplaceAll(row.Expression, "@", value) + " }}"
+			got, err := renderText(expression, vars)
+			switch want := row.Want[i]; {
+			case want != nil && *want == "?": // left out by generate.py
+			case want == nil && err == nil:
+				t.Errorf("%s is %q, but fails in Jinja2", expression, got)
+			case want != nil && (err != nil || got != *want):
+				t.Errorf("%s is %q (%v), want %q", expression, got, err, *want)
+			}
+		}
+	}
 }

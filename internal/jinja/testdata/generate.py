@@ -1,11 +1,12 @@
-"""Writes golden.json: templates, values, and the texts that Jinja2 renders.
+"""Writes golden.json: templates, values, and the texts that Jinja2 renders; and products.json: expressions of values.
 
-Run with jinja2 installed: python generate.py > golden.json
+Run in this folder with jinja2 installed: python generate.py > golden.json
 The environment is that of Hugging Face's tokenizers for chat templates.
 A case without "want" is an error in Jinja2; tests do not compare the text of "error".
 """
 import datetime
 import json
+import re
 import sys
 
 import jinja2
@@ -183,6 +184,14 @@ CASES = {
         "{%- set ns = namespace(last=-1) -%}{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 -%}{%- endif %}{%- endfor %}\n{%- for m in messages -%}\n{%- if m.role == 'user' -%}<|user|>{{ m.content }}\n{%- elif m.role == 'assistant' -%}\n<|assistant|>\n{%- set content = m.content %}\n{%- if m.reasoning is string %}{%- set r = m.reasoning %}{%- elif '</think>' in content %}{%- set r = content.split('</think>')[0].split('<think>')[-1] %}{%- endif %}\n{%- if loop.index0 > ns.last and r is defined -%}{{ '<think>' + r + '</think>' }}{%- else -%}{{ '<think></think>' }}{%- endif -%}\n{{ content.strip() }}\n{%- elif m.role == 'system' -%}<|system|>{{ m.content }}{%- endif -%}\n{%- endfor -%}\n{%- if add_generation_prompt is not defined or add_generation_prompt -%}\n    <|assistant|>{{- '<think>' -}}\n{%- endif -%}\n",
         "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% if loop.index0 == 0 and system_message is defined %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{{ '[' + message['role'] | upper + '] ' + content | trim }}{% endfor %}",
     ],
+    "edges": [
+        "{% for x in list %}{% macro m() %}a{% endmacro %}{{ m() }}{% break %}{% endfor %}", "{##}a{# b #}", "{{ dict(1) }}",
+        "{% for x in list %}{% macro m() %}{% break %}{% endmacro %}{{ m() }}{% endfor %}", "{{ map == map }}{{ list == list }}",
+        "{{ {'a': [1]} == {'a': [1]} }}{{ {'a': 1} == {'a': 2} }}{{ {'a': 1} == {'b': 1} }}{{ {} == {} }}{{ {'a': 1} == {} }}",
+        "{{ dict([('k', 1)], [2]) }}", "{% if yes +%}\n  x\n{%- raw %}\n  y\n{% endraw +%}\n z{% endif %}", "{{ 'a' < 1 }}",
+        "{{ [1, 'a'] < [1, 'b'] }}{{ [2] > [1, 5] }}{{ (1, 2) <= (1, 2) }}", "{{ '\\ud83d\\ude00' | length }}{{ '\U0001F600' | tojson(ensure_ascii=true) }}",
+        "{{ '\uffff\U00010000' | tojson(ensure_ascii=true) }}", "{{ 1 if }}", "{{ '{{' }}{{ '}}' }}", "{{ word }", "{% if yes }}",
+    ],
     "globals": [
         "{{ strftime_now('%Y-%m-%d') }} {{ strftime_now('%d %b %Y, %H:%M:%S %A %B %j %y %I %p %%') }}", "{{ raise_exception('no way') }}",
         "{% if messages[0].role != 'user' %}{{ raise_exception('first must be user, not ' ~ messages[0].role) }}{% endif %}",
@@ -192,6 +201,59 @@ CASES = {
         "{% raw %} x", "{% macro (a) %}{% endmacro %}", "{{ x | }}", "{{ x is }}", "{% set 1 = 2 %}", "{% set true = 2 %}", "{{ {1} }}", "{{ a.b. }}", "{% if yes %}{% else %}{% else %}{% endif %}",
     ],
 }
+
+# Each row has an expression in which every value takes the place of @: operators between values, and tests, filters and
+# methods after a value. An expression that fails has the result null, one that is left out "?".
+RIGHTS = ["none", "true", "0", "3", "2.5", "'a b'", "'b'", "[3, 1, 2]", "{'b': 1, 'a': [2]}", "missing"]
+VALUES = ["none", "true", "0", "3", "-7", "2.5", "''", "'a b'", "'Zz9'", "'é\\n<'", "[]", "[3, 1, 2]", "['b', 'A', 'a']",
+          "(1, 'x')", "{}", "{'b': 1, 'a': [2]}", "missing"]
+OPERATORS = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
+AFTER = [
+    " is defined", " is undefined", " is none", " is string", " is mapping", " is boolean", " is true", " is false",
+    " is integer", " is float", " is number", " is iterable", " is sequence", " is odd", " is even", " is not even",
+    " is divisibleby(3)", " is sameas(none)", " is in('a b')", " is eq(3)", " is ne(3)", " is lt(3)", " is le(3)",
+    " is gt(3)", " is ge(3)",
+    "|abs", "|capitalize", "|count", "|default('d')", "|default('d', true)", "|dictsort", "|dictsort(reverse=true)",
+    "|dictsort(by='value')", "|e", "|first", "|float", "|float(9)", "|string|indent", "|string|indent(2, true)", "|int", "|int(9)",
+    "|int(9, 16)", "|items|list", "|join", "|join('-')", "|last", "|length", "|list", "|lower", "|map('string')|list",
+    "|map('upper')|list", "|max", "|min", "|reject('odd')|list", "|replace('a', 'xy')", "|replace('a', 'xy', 1)",
+    "|reverse|list", "|safe", "|select|list", "|select('string')|list", "|sort", "|sort(reverse=true)",
+    "|sort(case_sensitive=true)", "|string", "|sum", "|sum(start=5)", "|title", "|tojson", "|tojson(indent=2)", "|trim",
+    "|trim('a')", "|unique|list", "|unique(true)|list", "|upper",
+    ".strip()", ".upper()", ".title()", ".startswith('a')", ".endswith(('b', '9'))", ".split()", ".split(' ', 1)",
+    ".rsplit('b')", ".find('b')", ".rfind('z')", ".replace('a', '')", ".isdigit()", ".isalpha()", ".isspace()",
+    ".isalnum()", ".count('a')", ".join(['x', 'y'])", ".removeprefix('a ')", ".removesuffix('b')", ".splitlines()",
+    ".partition(' ')", ".items()|list", ".keys()|list", ".values()|list", ".get('a')", ".get('c', 4)", ".index(1)",
+    "[0]", "[-1]", "['a']", "[1:]", "[:-1]", "[::-1]", "[5:1]", "[::2]", ".a", ".copy()"]
+NUMBERS = ["0", "1", "2", "3", "7", "-1", "-2", "-7", "0.5", "2.5", "-2.5", "1.25", "99.95", "1e3"]
+ARITHMETIC = ["(@) ** 2", "2 ** (@)", "-(@)", "+(@)", "(@)|abs", "(@)|round(1)|float", "(@)|round(0, 'ceil')",
+              "(@)|round(1, 'floor')|float", "(@) // 2", "(@) % 3", "(@) // -2", "(@) % -3", "7 // (@)", "7 % (@)",
+              "'%d %5.1f|%-6s|%x' % (@, @, @, @|abs|int)", "range((@)|int)|list", "range(0, 9, (@)|int)|list",
+              "'abcdefg'[(@)|int:]", "'abcdefg'[:(@)|int]", "[1, 2, 3][(@)|int]"]
+# Left out: formats without conversions, keys that are lists, remainders of fractions in tests, undefined numbers,
+# copies of tuples (this package is not as strict), and powers, whose last bit depends on the library.
+DIFFERENT = re.compile(r"^\('.*'\) % |^\([\[{].*\) (not )?in \(\{|^\(2\.5\) is (odd|even|not even|div)|"
+                       r"^\(missing\)\|(int|float)|^\(\(.*\.copy|^2 \*\* \(.*\.")
+
+
+def products():
+    rows = [(f"({left}) {op} (@)", "rights") for op in OPERATORS for left in VALUES]
+    rows += [(f"(@){after}", "values") for after in AFTER]
+    return rows + [(expression, "numbers") for expression in ARITHMETIC]
+
+
+lists = {"rights": RIGHTS, "values": VALUES, "numbers": NUMBERS}
+rows = []
+for expression, name in products():
+    row = {"expression": expression, "with": name, "want": []}
+    for value in lists[name]:
+        whole = expression.replace("@", value)
+        try:
+            want = environment().from_string("{{ " + whole + " }}").render(**VARS)
+        except Exception:
+            want = None
+        row["want"].append("?" if DIFFERENT.search(whole) else want)
+    rows.append(row)
 
 out = []
 for group, templates in CASES.items():
@@ -204,3 +266,7 @@ for group, templates in CASES.items():
         out.append(case)
 json.dump({"origin": f"generate.py, jinja2 {jinja2.__version__}", "vars": VARS, "cases": out}, sys.stdout, ensure_ascii=False, indent=1)
 print()
+with open("products.json", "w") as file:
+    file.write(json.dumps({"lists": lists})[:-1] + ', "rows": [\n')
+    file.write(",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]}\n")
+

@@ -117,8 +117,12 @@ func (b *v4Builder) stages(c *V41, n int, r *rawV41) {
 	if n == 0 {
 		return
 	}
+	if n < 0 || n > mostLayers {
+		b.addProblem("num_nextn_predict_layers is %d, want 0 to %d", n, mostLayers)
+		return
+	}
 	if ratios := b.in.Ratios; len(ratios) == c.Layers {
-		b.in.Ratios = append(slices.Clone(ratios), make([]int, max(n, 0))...)
+		b.in.Ratios = append(slices.Clone(ratios), make([]int, n)...)
 		defer func() { b.in.Ratios = ratios }()
 	}
 	if c.DSpark = b.dspark(&c.V4); c.DSpark == nil {

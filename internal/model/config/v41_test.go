@@ -15,6 +15,9 @@ func TestV41FieldsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ was, is, want string }{
+		{`"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 1000000000`,
+			"num_nextn_predict_layers is 1000000000, want 0 to 4096"},
+		{`"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 2`, "there are no dspark_ fields"},
 		{`"engram_max_ngram_size": 4`, `"engram_max_ngram_size": 1`, "engram_max_ngram_size is 1, want at least 2"},
 		{`"engram_max_ngram_size": 4`, `"engram_max_ngram_size": 9`, "engram_max_ngram_size"},
 		{`"engram_max_ngram_size": 4,`, ``, "engram_max_ngram_size"},
@@ -26,6 +29,11 @@ func TestV41FieldsAreChecked(t *testing.T) {
 		{`[1916, 2148]`, `[1916]`, "engram_num_embeddings"},
 		{`"engram_layer_ids": [0, 3]`, `"engram_layer_ids": [3, 0]`, "engram_layer_ids is [3 0], want ascending"},
 		{`"engram_layer_ids": [0, 3]`, `"engram_layer_ids": [0, 6]`, "engram_layer_ids is [0 6]"},
+		{`"engram_layer_ids": [0, 3]`, `"engram_layer_ids": [-1, 3]`, "engram_layer_ids is [-1 3], want ascending"},
+		{`"kv_source_layer_ids": [1, 3]`, `"kv_source_layer_ids": [-1, 3]`, "kv_source_layer_ids is [-1 3]"},
+		{`"candidate_source_layer_id": 3`, `"candidate_source_layer_id": 4`,
+			"candidate_source_layer_id is 4, want a layer that compresses and selects"},
+		{`"candidate_source_layer_id": 3`, `"candidate_source_layer_id": 2`, "candidate_source_layer_id is 2"},
 		{`"kv_source_layer_ids": [1, 3]`, `"kv_source_layer_ids": [0, 3]`, "kv_source_layer_ids is [0 3]"},
 		{`"kv_source_layer_ids": [1, 3]`, `"kv_source_layer_ids": [1, 1]`, "kv_source_layer_ids is [1 1]"},
 		{`"index_source_layer_ids": [1, 3, 4]`, `"index_source_layer_ids": [1, 3, 6]`, "index_source_layer_ids is"},

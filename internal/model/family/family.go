@@ -145,7 +145,8 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 	return 0, 0
 }
 
-// LayerExperts returns the number of experts of each layer for which a placement has methods; nil if there are none.
+// LayerExperts returns the number of routed experts of each layer; 0 for a layer without experts or a drafting layer
+// that was left out.
 func (s *Source) LayerExperts() []int {
 	layers, experts := s.ExpertLayers()
 	list := make([]int, layers)
