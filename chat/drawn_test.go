@@ -49,7 +49,7 @@ func TestTableOfDamagedReplies(t *testing.T) {
 			for _, call := range m.ToolCalls {
 				line += fmt.Sprintf(" %s(%d)", call.Name, len(call.Arguments))
 			}
-			line += " " + sum(t, m, malformed, fmt.Sprint(err)) + ";"
+			line += " " + sum(t, m, malformed, err != nil) + ";"
 		}
 		lines = append(lines, line)
 	}
