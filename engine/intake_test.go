@@ -52,7 +52,7 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 			"begins at token 6, want one of the 5 given tokens",
 			ask(5, func(r *Request) { r.Score = &Score{From: 5} })},
 		{ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {}}} }), "continuations",
-			"number 1 has no tokens",
+			"item 1 has no tokens",
 			ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {2}}} })},
 		{ask(120, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, tokens(2, 9)}} }), "prompt",
 			"has 129 tokens with its continuation, but the context holds 128",

@@ -58,10 +58,10 @@ func (in *intake) checkScore(r *Request) error {
 		r.Sampling.N, r.Score.Only = len(s.Continuations), true
 		for i, ids := range s.Continuations {
 			if len(ids) == 0 {
-				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("number %d has no tokens", i)}
+				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("item %d has no tokens", i)}
 			}
 			if err := in.checkPrompt(ids); err != nil {
-				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("number %d: %v", i, err)}
+				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("item %d: %v", i, err)}
 			}
 			longest = max(longest, len(r.Prompt)+len(ids))
 		}

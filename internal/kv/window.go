@@ -5,8 +5,8 @@ import "fmt"
 // Window configures memory for the rows of sliding-window layers, in window pages. Every page inside a sequence's
 // window has a window page, which is released when the window has moved past the page. The page itself stays allocated.
 type Window struct {
-	// Pages is the number of window pages; their numbers begin at First. 0 means that all rows are kept as long as
-	// their page.
+	// Pages is the number of window pages; their numbers begin at First. 0 means that there are none, and that all
+	// rows are kept until their page is released.
 	Pages int
 	// Tokens is the number of tokens in the window of a row, including its own.
 	Tokens int

@@ -15,7 +15,7 @@ type plainPanelArgs struct {
 	plain, panel unsafe.Pointer
 	pitch        int // bytes between plain blocks
 	mins         int // 1 if pairs are minimums, 0 if they are scales
-	times        int // 1 if codes are multiplied by their scales
+	times        int // 1 if codes are to be multiplied by their scales
 	planes       int // 1 if codes are in planes
 }
 
@@ -34,8 +34,8 @@ type recordArgs struct {
 type panelDotArgs struct {
 	panel, x, y unsafe.Pointer
 	shift       int // log2 of the factor by which codes are raised
-	count       int // number of times that the kernel takes its rows; the kernel counts it down
-	pairs       int // pairs of blocks of 32
+	count       int // groups of rows that are left, one for each pass of the kernel; the kernel decrements it
+	pairs       int // number of pairs of blocks of 32 values, for formats with such blocks
 }
 
 // Orders of sixteen codes, as bytes of a table of the kernels: one after the other, or as in planes, where each dword

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	floatHeads = 16 // heads that the kernels take together
+	floatHeads = 16 // heads that the kernels process together
 	floatRows  = 64 // rows between two updates of the softmax
 	stripDepth = 64 // elements of every row that are widened at a time
-	stripKeys  = 66 // whole tiles of keys of every tier
+	stripKeys  = 66 // floatRows rounded up to whole tiles of keys; the maximum of all tiers
 	stripSize  = stripKeys * stripDepth
 
 	scaleBytes = 16 // bytes of the scales of a RowBlock
 )
 
-// floatArgs: 16 heads by a strip of n rows. Lines of the rows at the offsets in ahead are prefetched, one at a time;
-// the kernels advance the cursor.
+// floatArgs are the arguments of kernels that multiply 16 heads by a strip of n rows. Lines of the rows at the offsets
+// in ahead are prefetched, one at a time; the kernels advance ahead and line.
 type floatArgs struct {
 	memory, at           unsafe.Pointer
 	offset, scaleAt      int // bytes in a row: where the strip begins, and its scale
@@ -26,10 +26,10 @@ type floatArgs struct {
 	state                unsafe.Pointer // a floatState
 	n, tiles, heads      int
 	scale                float32
-	ahead                unsafe.Pointer // offset of the row that line is in
+	ahead                unsafe.Pointer // address of the offset of the row that contains line
 	line, lineEnd        uintptr
 	lineStep             int        // 0 after the last row
-	rowsAhead, rowBytes  int        // rows left with this one, and their size
+	rowsAhead, rowBytes  int        // number of rows left to prefetch, this one included; bytes of a row
 	codes                [16]uint32 // e4m3, out: largest codes read, four to a word, without signs
 }
 

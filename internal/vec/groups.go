@@ -182,8 +182,8 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	}
 }
 
-// middle returns the zero point of the codes as kernels add them up, and the factor of the scale: an e2m1 code is added
-// as twice its value plus 12.
+// middle returns the zero point of the integers that kernels multiply by x, and the factor of the scale. An e2m1 weight
+// becomes twice its value plus 12.
 func (w *GroupWeights) middle() (zero, factor float32) {
 	factor = w.Factor
 	if factor == 0 {
@@ -261,8 +261,8 @@ func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
 	}
 }
 
-// laneSum returns the sum of the products of lane l: codes are the codes of the weights in order, and block has the
-// values of x.
+// laneSum returns the sum of the products of lane l. codes holds the weights as integers (see GroupWeights.codes), and
+// block holds the values of x.
 func laneSum(codes []int32, block []byte, l, lanes, quant int) (sum int32) {
 	for i := range 4 {
 		if quant == QuantBytes {
@@ -274,7 +274,8 @@ func laneSum(codes []int32, block []byte, l, lanes, quant int) (sum int32) {
 	return sum
 }
 
-// codes writes the codes of a row to `to`, with the values that kernels add up.
+// codes writes the weights of a row to `to` as integers from 0 to 255, which kernels multiply by x: raw codes, e2m1
+// weights as twice their value plus 12, and signed bytes plus 128.
 func (w *GroupWeights) codes(to []int32, row int) {
 	for i := range to {
 		switch data := w.Data[row*w.Ld:]; w.Codes {

@@ -69,13 +69,13 @@ type indexColumns struct {
 	turn   indexLinesArgs
 }
 
-// indexLinesArgs: a block of keys to lines.
+// indexLinesArgs are the arguments of the kernel that widens and transposes a block of keys: see indexColumns.lines.
 type indexLinesArgs struct {
 	keys, lines, halves unsafe.Pointer
 	codes               [16]uint32 // out: largest codes read, as in rowsArgs
 }
 
-// indexHeadsArgs: scores of a block of keys.
+// indexHeadsArgs are the arguments of the kernel that scores a block of keys.
 type indexHeadsArgs struct {
 	q, lines, w    unsafe.Pointer
 	scales, scores unsafe.Pointer
@@ -115,8 +115,8 @@ func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []
 	*a = indexHeadsArgs{}
 }
 
-// halfUnit is what lines of keys leave out: they have the unit of the half precision that codes are converted by.
-// Products are the same bits, because it is a power of two.
+// halfUnit is the factor of queries, 2^8. Keys in lines are 2^-8 of their values, because codes are converted by way of
+// half precision. The factors are powers of two, so they do not change the bits of products.
 var halfUnit = [1]float32{256}
 
 // block returns block i of keys as [IndexDim, indexBlock] float32.
@@ -135,7 +135,7 @@ func (c *indexColumns) block(i int) []float32 {
 	return lines
 }
 
-// widen writes block i of keys to lines.
+// widen converts block i of keys to float32, transposes it, and writes it to lines [IndexDim, indexBlock].
 func (c *indexColumns) widen(i int, lines []float32) []float32 {
 	keys, a := c.keys[i*indexBlock*IndexDim:][:indexBlock*IndexDim], &c.turn
 	a.keys, a.lines, a.halves = at(keys, 0), at(lines, 0), at(c.halves, 0)

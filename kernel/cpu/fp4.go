@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// fp4Pairs is indexed by a packed byte and has its two values.
+// fp4Pairs holds the two FP4 values of every packed byte, those of the low four bits first.
 var fp4Pairs = func() (t [256][2]float32) {
 	for b := range t {
 		even, odd := num.UnpackE2M1(byte(b))

@@ -7,7 +7,7 @@ type SampleArgs struct {
 	Best     Ptr   // i32 [Rows]: column with the largest logit of each row
 	IDs      Ptr   // i32 [Rows]: receives the sampled token; may be Best
 	Stride   int64 // elements between rows of logits
-	IDStride int64 // entries between rows
+	IDStride int64 // elements between the entries of two rows in Best and IDs
 	Rows     int32
 	Columns  int32 // at most MaxSampleColumns
 }

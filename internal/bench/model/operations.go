@@ -17,7 +17,7 @@ type operations struct {
 
 type operation struct{ name, shape string }
 
-// product sets the weight of the running operation, a GEMM.
+// product sets the shape and bytes of the weights that the running operation, a GEMM, reads.
 func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
 // next adds the time of the running operation and starts that of the named one, or of none if name is "".

@@ -54,7 +54,7 @@ func newCounter() *counter {
 // longer in a CPU cache.
 const readPart, readParts = 32 << 20, 4
 
-// size returns the bytes of a weight. It remembers the memory of the largest weight, for plain reads.
+// size returns the bytes of a weight. It keeps the memory of the largest weight in c.largest, for plain reads.
 func (c *counter) size(w kernel.Weight) int64 {
 	n := w.Data.Extent()
 	if w.Scale.Given() {
@@ -66,7 +66,7 @@ func (c *counter) size(w kernel.Weight) int64 {
 	return n
 }
 
-// product counts the weights of a GEMM, and returns their bytes.
+// product adds the bytes of the weights of a GEMM to c.now, and returns them.
 func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	for _, m := range ms {
 		n += c.matrices[m]
@@ -95,7 +95,7 @@ func (c *counter) shape(ms []kernel.Matrix) string {
 	return text
 }
 
-// chosen counts the weights of the experts that tokens chose, and returns their bytes.
+// chosen adds the bytes of the experts that tokens chose to c.now, and returns them.
 func (c *counter) chosen(a kernel.ExpertArgs) (n int64) {
 	c.seen = append(c.seen[:0], make([]bool, a.Experts.Count())...)
 	for t := range a.IDs.Rows {

@@ -113,7 +113,7 @@ func (d *stopwatch) stageOf(op kernel.Op) Stage {
 	return Rest
 }
 
-// counts counts the weights of a GEMM before it runs.
+// counts adds the weights that a GEMM reads to d.reads, and stores their shape and bytes for the operation.
 func (d *stopwatch) counts(op kernel.Op) {
 	switch a := op.(type) {
 	case kernel.MultiplyArgs:

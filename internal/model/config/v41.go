@@ -163,8 +163,8 @@ func (b *v4Builder) sharing(c *V41, r *rawV41) {
 			b.addProblem("layer %d reads entries of ratio %d, but kv_source_layer_ids has no layer of that ratio at "+
 				"or just before it", i, m)
 		case x < e:
-			b.addProblem("layer %d reads entries of layer %d, but index_source_layer_ids has no layer from there on "+
-				"that selects among them", i, e)
+			b.addProblem("layer %d reads entries of layer %d, but index_source_layer_ids has no layer from that "+
+				"one on that selects among these entries", i, e)
 		}
 	}
 	switch k := c.Candidates; {
@@ -173,9 +173,8 @@ func (b *v4Builder) sharing(c *V41, r *rawV41) {
 	case !slices.Contains(c.IndexSources, k.Source) || !slices.Contains(c.EntrySources, k.Source):
 		b.addProblem("candidate_source_layer_id is %d, want a layer that compresses and selects", k.Source)
 	case k.Blocks*k.Size-(k.Size-1) < c.Indexer.TopK:
-		b.addProblem("candidate_topk_blocks is %d, blocks of %d entries each; want at least index_topk, %d, entries "+
-			"in all", k.Blocks, k.Size,
-			c.Indexer.TopK)
+		b.addProblem("candidate_topk_blocks is %d, and a block has %d entries; together the blocks must always "+
+			"have index_topk, %d, entries", k.Blocks, k.Size, c.Indexer.TopK)
 	}
 }
 

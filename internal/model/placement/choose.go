@@ -248,18 +248,18 @@ func (c *Choice) explain(a *Ask) {
 			unit.Bytes(a.Device))
 		return
 	}
-	say("%d of %d experts (%.1f %%) are in device memory: %s for them / %s = %d", c.Resident, c.Experts,
+	say("%d of %d experts (%.1f %%) are in device memory: %s of memory / %s per expert = %d", c.Resident, c.Experts,
 		100*float64(c.Resident)/float64(c.Experts), unit.Bytes(a.Device), unit.Bytes(a.Bytes), c.Resident)
 	copies := ""
 	if c.Decode != c.Prefill {
-		copies = " in two copies, one for each way to compute them"
+		copies = " in two copies, one for each method"
 	}
 	say("%d experts, %s%s, are in host memory, which has %s for them", c.Experts-c.Resident, unit.Bytes(c.HostBytes),
 		copies, unit.Bytes(a.Host))
 	if a.Usage == nil {
 		say("choices are assumed to be spread evenly, so every layer has the same share")
 	} else {
-		say("by counted use, %.1f %% of choices find their expert in device memory", 100*c.Covered)
+		say("by counted use, %.1f %% of choices select an expert in device memory", 100*c.Covered)
 	}
 	if a.Unused > 0 {
 		say("drafting is off, so the experts of the drafting layer are placed in host memory first")
@@ -272,8 +272,9 @@ func (c *Choice) explain(a *Ask) {
 		a.CPU.Dispatch, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), a.Bus.Wait, t.Fetched)
 	if c.Beside > 0 {
 		t := a.TimesOf(a.decodeRows(), false)
-		say("%.0f %% of them are fetched at the same time: in steps of %d rows an expert takes the CPU %.0f us and "+
-			"the bus %.0f us, and the device reads its own first: so both end together", 100*c.Beside, a.Rows,
+		say("%.0f %% of them are fetched while the CPU computes the others, so that both end at the same time: in "+
+			"steps of %d rows an expert takes %.0f us on the CPU and %.0f us on the bus, and the device reads its "+
+			"resident experts before the fetched ones", 100*c.Beside, a.Rows,
 			t.Computed, t.Fetched)
 	}
 	rows := a.promptRows()

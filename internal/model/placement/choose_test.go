@@ -100,7 +100,7 @@ func TestChooseBothWays(t *testing.T) {
 			t.Errorf("layer %d: %d of %d experts are fetched for decodes, want %.1f", l, fetched, len(onHost), want)
 		}
 	}
-	if c.HostBytes != bytes || !strings.Contains(strings.Join(c.Reasons, "\n"), "fetched at the same time") {
+	if c.HostBytes != bytes || !strings.Contains(strings.Join(c.Reasons, "\n"), "both end at the same time") {
 		t.Errorf("%d bytes on the host, want %d; %v", c.HostBytes, bytes, c.Reasons)
 	}
 	a.Rows = 4

@@ -97,7 +97,7 @@ func (s *snapshot) engine() {
 	s.counter("requests_total", "Requests accepted.", stats.Requests)
 	s.counter("steps_total", "Steps of the engine.", stats.Steps)
 	s.counter("steps_overlapped_total", "Steps that were enqueued while the previous step ran.", stats.Overlapped)
-	s.counter("steps_between_total", "Steps of streams that ran between the operations of a step of prompts.",
+	s.counter("steps_between_total", "Decode steps that ran between operations of a prefill step.",
 		stats.Between)
 	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the previous step.", stats.Unused)
 	s.counter("preemptions_total", "Sequences that were suspended to free pages or places for others.", stats.Preempted)
@@ -108,7 +108,7 @@ func (s *snapshot) engine() {
 	s.counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", kv.PromptTokens)
 	s.counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.", kv.ReusedTokens)
 	s.counter("kv_evictions_total", "Cached pages evicted.", kv.Evictions)
-	s.gauge("kv_window_pages", "Window pages of the cache; 0 if rows are kept as long as their page.", kv.Windows)
+	s.gauge("kv_window_pages", "Window pages of the cache; 0 if windows have no separate pages.", kv.Windows)
 	s.gauge("kv_window_pages_used", "Window pages within the windows of running sequences.",
 		kv.Windows-kv.WindowsFree-kv.WindowsIdle)
 	s.counter("kv_window_evictions_total", "Window pages of cached prefixes that were evicted.",
