@@ -94,9 +94,10 @@ func encodeQ5_0(dst []byte, src, _ []float32) {
 }
 
 // nearest returns v rounded to the nearest integer in [low, high], halves to even. For |v| above 2^22 the rounding
-// fails, but the result is then limited to low or high.
+// fails, but the result is then limited to low or high. v is rounded to float32 first: otherwise processors with fused
+// multiply-add would not round a product before the addition.
 func nearest(v, low, high float32) int {
-	q := float32(v+wholeAt) - wholeAt
+	q := float32(float32(v)+wholeAt) - wholeAt
 	if q > high {
 		q = high
 	}

@@ -94,20 +94,20 @@ func (l *lattice) prepare() {
 }
 
 // choose finds the points for the magnitudes x with weights w and the factor 1/scale, and returns the sums of a fit of
-// the scale to these points: w·p·x and w·p·p.
+// the scale to these points: w·p·x and w·p·p. Products are rounded before they are added, on every processor.
 func (l *lattice) choose(points []int, x, w []float32, inv float32) (wpx, wpp float32) {
 	n := len(l.levels)
 	for o := range points {
 		xs, ws := x[o*l.dim:][:l.dim], w[o*l.dim:][:l.dim]
 		at := 0
 		for j := l.dim - 1; j >= 0; j-- {
-			at = at*n + l.level(xs[j]*inv)
+			at = at*n + l.level(float32(xs[j]*inv))
 		}
 		best, bestError := 0, float32(-1)
 		for _, p := range l.close[at] {
 			e, point := float32(0), l.all[p]
 			for j := range l.dim {
-				d := xs[j]*inv - float32(int8(point>>(8*j)))
+				d := float32(xs[j]*inv) - float32(int8(point>>(8*j)))
 				e += float32(float32(ws[j]*d) * d)
 			}
 			if bestError < 0 || e < bestError {
@@ -157,7 +157,7 @@ func (l *lattice) encode(dst []byte, src, importance []float32) {
 			continue
 		}
 		for t := range scaleTrials {
-			inv := top * (1.2 - 0.06*float32(t)) / most // the largest value maps to 1.2 to 0.36 of the largest level
+			inv := top * (1.2 - float32(0.06*float32(t))) / most // the largest value maps to 1.2 to 0.36 of the largest level
 			wpx, wpp := l.choose(points, xs, ws, inv)
 			if wpp > 0 && wpx > 0 && float32(wpx*wpx) > float32(best*wpp) {
 				best, scales[g] = float32(wpx*wpx)/wpp, wpx/wpp
@@ -167,7 +167,7 @@ func (l *lattice) encode(dst []byte, src, importance []float32) {
 	putHalf(dst, slices.Max(scales[:])/(31*l.unit))
 	c.d = half(dst)
 	for g := range 256 / l.group {
-		s := nearest((scales[g]*inverse(c.d*l.unit)-1)/2, 0, 15)
+		s := nearest((float32(scales[g]*inverse(c.d*l.unit))-1)/2, 0, 15)
 		c.scales[g] = byte(s)
 		l.choose(c.points[g*each:][:each], x[g*l.group:][:l.group], w[g*l.group:][:l.group],
 			inverse(c.d*l.unit*float32(2*s+1)))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -306,6 +307,52 @@ func TestLatticeSignsAreEven(t *testing.T) {
 		f.Decode(got, data)
 		if got[8] >= 0 || got[9] >= 0 || got[0] <= 0 || got[10] <= 0 {
 			t.Errorf("%v: signs of %v", f, got[:16])
+		}
+	}
+}
+
+// Values like those of a model's weights, with a standard deviation of 0.02 and a few large ones, lose no more than the
+// bits of a format allow, whatever their sign and scale. Every format with an encoder has a bound.
+func TestWeightsOfModelsComeBack(t *testing.T) {
+	bounds := map[Format]float64{Q4_0: 0.1, Q5_0: 0.05, Q8_0: 0.008, Q2_K: 0.33, Q3_K: 0.18, Q4_K: 0.085, Q5_K: 0.045,
+		Q6_K: 0.025, IQ4_NL: 0.09, IQ4_XS: 0.09, IQ3_S: 0.2, IQ3_XXS: 0.22, IQ2_S: 0.33, IQ2_XS: 0.35, IQ2_XXS: 0.39}
+	const cols = 512
+	r := rand.New(rand.NewPCG(11, 12))
+	values, importance := make([]float32, 24*cols), make([]float32, cols)
+	for i := range values {
+		if values[i] = float32(0.02 * r.NormFloat64()); r.IntN(200) == 0 {
+			values[i] *= 4
+		}
+	}
+	for i := range importance {
+		importance[i] = float32(math.Exp(r.NormFloat64()))
+	}
+	for _, f := range Formats() {
+		most, ok := bounds[f]
+		if f.CanEncode() != ok {
+			t.Errorf("%v: an encoder %v, a bound %v", f, f.CanEncode(), ok)
+		}
+		if !f.CanEncode() || !ok {
+			continue
+		}
+		for _, scale := range []float32{1, -1, 1. / 64, 1 << 10} {
+			x, got := slices.Clone(values), make([]float32, len(values))
+			for i := range x {
+				x[i] *= scale
+			}
+			data := make([]byte, len(x)/f.Values()*f.Bytes())
+			for _, of := range [][]float32{nil, importance} {
+				f.Encode(data, x, of)
+				f.Decode(got, data)
+				bound := most
+				if of != nil {
+					bound *= 1.2 // values with small inputs lose more
+				}
+				if e := relative(got, x); !(e < bound) {
+					t.Errorf("%v times %v: relative error %.4f, want below %.3f (importance %v)", f, scale, e, bound,
+						of != nil)
+				}
+			}
 		}
 	}
 }

@@ -30,13 +30,13 @@ func (f Format) Random(dst []byte, r *rand.Rand) {
 			}
 		case IQ1_M: // d is in the upper nibbles of four words
 			var d [2]byte
-			putHalf(d[:], 0.001+0.019*r.Float32())
+			putHalf(d[:], 0.001+float32(0.019*r.Float32()))
 			for k := range 4 {
 				dst[49+2*k] = dst[49+2*k]&15 | nibble(d[:], k)<<4
 			}
 		}
 		for _, at := range halves[f] {
-			putHalf(dst[at:], 0.001+0.019*r.Float32())
+			putHalf(dst[at:], 0.001+float32(0.019*r.Float32()))
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
 	values, squares := make([]float32, blocks*f.Values()), 0.0
 	f.Decode(values, dst)
 	for _, v := range values {
-		squares += float64(v) * float64(v)
+		squares += float64(float64(v) * float64(v))
 	}
 	scale(spread / float32(math.Sqrt(squares/float64(max(len(values), 1)))))
 	return nil
