@@ -70,6 +70,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"quantize glm-4.7-flash x.gguf", "which is then given as zai-org/GLM-4.7-Flash"},
 		{"pull kimi-k2", "did you mean moonshotai/Kimi-K2-Instruct?"},
 		{"quantize builtin nowhere/x.gguf", "there is no folder nowhere"},
+		{"quantize builtin x.gguf --type q8_0 --imatrix x", "--imatrix has no effect with --type q8_0"},
 		{"quantize nobody/nothing x.gguf", "'sparrow pull nobody/nothing' downloads it"},
 		{"run --max-tokens -3 hi", "--max-tokens -3: want 0"},
 		{"run --rank-timeout 3s hi", "--rank-timeout has no effect without --ranks 2"},

@@ -59,6 +59,10 @@ func quantize(cmd *cobra.Command, src, dst, name, importance string) (err error)
 	if err != nil {
 		return fmt.Errorf("--type: %w", err)
 	}
+	if importance != "" && !mix.UsesImportance() {
+		return fmt.Errorf("quantize: --imatrix has no effect with --type %s; omit it, or give a type of fewer bits",
+			mix)
+	}
 	if _, err := os.Stat(dst); err == nil {
 		return fmt.Errorf("%s exists; give another name, or remove it first", dst)
 	} else if !errors.Is(err, fs.ErrNotExist) {

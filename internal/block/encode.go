@@ -20,11 +20,15 @@ var encoders = map[Format]func(dst []byte, src, importance []float32){
 // CanEncode reports whether Encode supports the format.
 func (f Format) CanEncode() bool { return encoders[f] != nil }
 
+// Weighs reports whether Encode uses an importance for the format. Q4_0, Q5_0 and Q8_0 do not: their scales follow from
+// the largest value.
+func (f Format) Weighs() bool { return f.CanEncode() && f != Q4_0 && f != Q5_0 && f != Q8_0 }
+
 // Encode writes values as whole blocks: len(src) is a multiple of Values, and dst has space for as many blocks. Q4_0,
 // Q5_0 and Q8_0 give the bytes of ggml's encoders; the other formats use another search for scales.
 //
 // importance is nil, or holds the mean squares of the inputs of one row; its length is that of a row. Errors of values
-// with large inputs then count more. Q4_0, Q5_0 and Q8_0 ignore it, because their scales follow from the largest value.
+// with large inputs then count more. Only formats for which [Format.Weighs] is true use it.
 func (f Format) Encode(dst []byte, src, importance []float32) {
 	encode := encoders[f]
 	n, size := f.Values(), f.Bytes()

@@ -157,7 +157,8 @@ func (l *lattice) encode(dst []byte, src, importance []float32) {
 			continue
 		}
 		for t := range scaleTrials {
-			inv := top * (1.2 - float32(0.06*float32(t))) / most // the largest value maps to 1.2 to 0.36 of the largest level
+			// The largest value maps to 1.2 to 0.36 of the largest level.
+			inv := top * (1.2 - float32(0.06*float32(t))) / most
 			wpx, wpp := l.choose(points, xs, ws, inv)
 			if wpp > 0 && wpx > 0 && float32(wpx*wpx) > float32(best*wpp) {
 				best, scales[g] = float32(wpx*wpx)/wpp, wpx/wpp

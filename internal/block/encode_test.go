@@ -1,6 +1,7 @@
 package block
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
@@ -340,9 +341,15 @@ func TestWeightsOfModelsComeBack(t *testing.T) {
 			for i := range x {
 				x[i] *= scale
 			}
-			data := make([]byte, len(x)/f.Values()*f.Bytes())
+			var plain []byte
 			for _, of := range [][]float32{nil, importance} {
+				data := make([]byte, len(x)/f.Values()*f.Bytes())
 				f.Encode(data, x, of)
+				if of == nil {
+					plain = data
+				} else if f.Weighs() == bytes.Equal(data, plain) {
+					t.Errorf("%v: an importance is used: %v, but it changes the blocks: %v", f, f.Weighs(), !f.Weighs())
+				}
 				f.Decode(got, data)
 				bound := most
 				if of != nil {

@@ -1,15 +1,16 @@
 package llamacpp
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
+	"sparrow/internal/textfile"
 	"sparrow/weight/gguf"
 )
 
@@ -33,15 +34,20 @@ const (
 )
 
 // ReadImportance reads a file that llama.cpp's imatrix wrote: GGUF, or the older format without a header.
-func ReadImportance(path string) (Importance, error) {
+func ReadImportance(path string) (_ Importance, err error) {
 	if gguf.Begins(path) {
 		return importanceOfGGUF(path)
 	}
-	data, err := os.ReadFile(path)
+	f, err := textfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	m, err := importanceOfEntries(data)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m, err := importanceOfEntries(&io.LimitedReader{R: bufio.NewReader(f), N: info.Size()})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -106,35 +112,27 @@ func floatsOf(t *gguf.Tensor) ([]float32, error) {
 	return out, err
 }
 
-// means divides sums of squares by the number of tokens. It returns nil for a matrix that no token used. Inputs that
-// were always near zero keep a thousandth of the mean, so that values that other texts use are not lost.
+// means divides sums of squares by the number of tokens. It returns nil for a matrix that no token used.
 func means(sums []float32, n float32) ([]float32, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	total := 0.0
-	for i, v := range sums {
-		if !(v >= 0 && v <= math.MaxFloat32) || !(n > 0 && n <= math.MaxFloat32) {
-			return nil, fmt.Errorf("%w: value %d is %v of %v tokens; want a finite sum of squares", ErrImportance, i, v,
-				n)
-		}
-		total += float64(v / n)
-	}
-	if total == 0 {
-		return nil, nil
-	}
 	out := make([]float32, len(sums))
-	least := float32(total / float64(len(sums)) / 1000)
 	for i, v := range sums {
-		out[i] = max(v/n, least)
+		if out[i] = v / n; !(v >= 0 && n > 0 && n <= math.MaxFloat32 && out[i] <= math.MaxFloat32) {
+			return nil, fmt.Errorf("%w: value %d is %v of %v tokens; want a sum of squares and a number of tokens "+
+				"whose ratio is finite and not negative", ErrImportance, i, v, n)
+		}
+	}
+	if slices.Max(out) == 0 {
+		return nil, nil
 	}
 	return out, nil
 }
 
 // importanceOfEntries reads the older format: the number of entries, and for each the length of its name, the name, the
 // number of calls, the number of values, and the values as float32, which are means times the number of calls.
-func importanceOfEntries(data []byte) (Importance, error) {
-	r := bytes.NewReader(data)
+func importanceOfEntries(r *io.LimitedReader) (Importance, error) {
 	number := func(what string, low, high int32) (int, error) {
 		var v int32
 		if err := binary.Read(r, binary.LittleEndian, &v); err != nil {
@@ -155,11 +153,13 @@ func importanceOfEntries(data []byte) (Importance, error) {
 		if err != nil {
 			return nil, err
 		}
-		if size > r.Len() {
+		name := make([]byte, size)
+		if _, err := io.ReadFull(r, name); err != nil {
 			return nil, fmt.Errorf("%w: it ends in name %d", ErrImportance, i)
 		}
-		name := make([]byte, size)
-		_, _ = r.Read(name)
+		if _, twice := m[string(name)]; twice {
+			return nil, fmt.Errorf("%w: entry %q occurs twice", ErrImportance, name)
+		}
 		calls, err := number(fmt.Sprintf("the number of calls of %q", name), 0, math.MaxInt32)
 		if err != nil {
 			return nil, err
@@ -168,12 +168,12 @@ func importanceOfEntries(data []byte) (Importance, error) {
 		if err != nil {
 			return nil, err
 		}
-		if 4*n > r.Len() {
+		if 4*int64(n) > r.N {
 			return nil, fmt.Errorf("%w: it ends in the %d values of %q", ErrImportance, n, name)
 		}
 		values := make([]float32, n)
 		if err := binary.Read(r, binary.LittleEndian, values); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: values of %q: %w", ErrImportance, name, err)
 		}
 		one, err := means(values, float32(max(1, calls)))
 		if err != nil {
@@ -186,9 +186,28 @@ func importanceOfEntries(data []byte) (Importance, error) {
 	return m, nil
 }
 
-// of returns the importance of the columns of matrix i of a tensor, or nil if there is none. The older format has the
-// matrices of all experts in one list.
+// of returns the importance of the columns of matrix i of a tensor, or nil if there is none. Mean squares are divided
+// by their mean: only their ratios matter, and with very small or large weights the sums of a search would become 0 or
+// infinite. Inputs that were always near zero have a thousandth of the mean, so that values that other texts use are
+// not lost.
 func (m Importance) of(t *tensor, i int) []float32 {
+	squares, total := m.squares(t, i), 0.0
+	for _, v := range squares {
+		total += float64(v)
+	}
+	if total == 0 {
+		return nil
+	}
+	out, mean := make([]float32, len(squares)), total/float64(len(squares))
+	for j, v := range squares {
+		out[j] = max(float32(float64(v)/mean), 0.001)
+	}
+	return out
+}
+
+// squares returns the mean squares of the inputs of matrix i of a tensor, or nil if there are none. The older format
+// has the matrices of all experts in one list.
+func (m Importance) squares(t *tensor, i int) []float32 {
 	list, cols := m[t.name], t.shape[len(t.shape)-1]
 	switch {
 	case len(list) == 0:
@@ -228,10 +247,13 @@ func (m Importance) check(list []tensor) error {
 	return nil
 }
 
-// weighed returns the number of matrices of a tensor that have an importance.
+// weighed returns the number of matrices of a tensor whose encoder used an importance.
 func (m Importance) weighed(t *tensor) (n int) {
+	if f, ok := t.kind.Block(); !ok || !f.Weighs() {
+		return 0
+	}
 	for i := range t.matrices {
-		if m.of(t, i) != nil {
+		if slices.ContainsFunc(m.squares(t, i), func(v float32) bool { return v > 0 }) {
 			n++
 		}
 	}

@@ -25,7 +25,7 @@ type inputs struct {
 }
 
 // matrixFile writes an importance matrix as llama.cpp does.
-func matrixFile(t *testing.T, list ...inputs) string {
+func matrixFile(t testing.TB, list ...inputs) string {
 	t.Helper()
 	var tensors []gguf.Source
 	add := func(name string, values []float32, shape ...int) {
@@ -53,7 +53,7 @@ func olderFile(name string, calls int32, values []float32) []byte {
 	return b.Bytes()
 }
 
-// Sums become means; matrices that no token used have none, and inputs that were never large keep a small weight.
+// Sums become means; matrices that no token used have none.
 func TestImportanceIsRead(t *testing.T) {
 	path := matrixFile(t, inputs{"blk.0.ffn_down_exps.weight", []float32{8, 0, 4, 4, 7, 7}, []float32{2, 4, 0}})
 	got, err := llamacpp.ReadImportance(path)
@@ -61,8 +61,7 @@ func TestImportanceIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := got["blk.0.ffn_down_exps.weight"]
-	if len(list) != 3 || list[0][0] != 4 || !(list[0][1] > 0 && list[0][1] < 0.01) || list[1][0] != 1 ||
-		list[2] != nil {
+	if len(list) != 3 || list[0][0] != 4 || list[0][1] != 0 || list[1][0] != 1 || list[2] != nil {
 		t.Errorf("importance %v", got)
 	}
 	old := filepath.Join(t.TempDir(), "imatrix.dat")
@@ -98,12 +97,17 @@ func TestHostileImportance(t *testing.T) {
 	absurd = slices.Clone(whole)
 	binary.LittleEndian.PutUint32(absurd[len(whole)-12:], 1<<27)
 	refused("more values than bytes", absurd, "134217728 values")
+	twice := append(slices.Clone(whole), whole[4:]...)
+	twice[0] = 2
+	refused("a name twice", twice, `entry "output.weight" occurs twice`)
 	for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), -1} {
 		refused("an invalid value", olderFile("output.weight", 1, []float32{1, v}), `entry "output.weight"`)
 	}
 	for what, path := range map[string]string{
 		"no sums":         write(t, models(t)["builtin"], llamacpp.MixF32),
 		"a negative mean": matrixFile(t, inputs{"x", []float32{1, -2}, []float32{1}}),
+		"a huge mean":     matrixFile(t, inputs{"x", []float32{1, 3e38}, []float32{0.5}}),
+		"negative tokens": matrixFile(t, inputs{"x", []float32{0, 0}, []float32{-1}}),
 	} {
 		if _, err := llamacpp.ReadImportance(path); !errors.Is(err, llamacpp.ErrImportance) {
 			t.Errorf("%s: error %v", what, err)
@@ -126,6 +130,7 @@ func TestImportanceWeighsErrors(t *testing.T) {
 		x.counts[e] = float32(min(e, 1)) // the first expert has no importance
 	}
 	loss := func(mix llamacpp.Mix) (e [2]float64) {
+		t.Helper()
 		dir := t.TempDir()
 		path := filepath.Join(dir, "m.gguf")
 		report, err := llamacpp.Write(context.Background(), path, &m, mix, nil)
@@ -136,6 +141,9 @@ func TestImportanceWeighsErrors(t *testing.T) {
 			want := len(m.Importance) * (experts - 1)
 			if l.Class == "experts" && l.Type == "Q4_K" && l.Weighed != want {
 				t.Errorf("%+v: %d matrices are weighed, want %d", l, l.Weighed, want)
+			}
+			if l.Weighed > 0 && slices.Contains([]string{"Q8_0", "Q4_0", "Q5_0"}, l.Type) {
+				t.Errorf("%+v: encoders of this type do not use importances", l)
 			}
 		}
 		exact := write(t, models(t)["builtin"], llamacpp.MixF32)
@@ -156,6 +164,32 @@ func TestImportanceWeighsErrors(t *testing.T) {
 	weighed := loss(llamacpp.MixQ4KM)
 	if !(weighed[1] < 0.9*plain[1]) || weighed[0] != plain[0] {
 		t.Errorf("squared errors of important values %v, without importance %v", weighed, plain)
+	}
+	loss(llamacpp.MixQ4_0)
+	// Only the ratios of the importances of a matrix matter, also in the older format, with all experts in one list.
+	scaled := func(by func(expert int) float64) (out []float32) {
+		for i, v := range x.sums {
+			expert := i / cols
+			out = append(out, float32(float64(v*x.counts[expert])*by(expert)))
+		}
+		return out
+	}
+	older := filepath.Join(t.TempDir(), "imatrix.dat")
+	rare := scaled(func(expert int) float64 { return math.Exp2(float64(-8 * expert)) })
+	if err := os.WriteFile(older, olderFile(name, 1, rare), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, path := range map[string]string{
+		"tiny":               matrixFile(t, inputs{name, scaled(func(int) float64 { return 0x1p-100 }), x.counts}),
+		"huge":               matrixFile(t, inputs{name, scaled(func(int) float64 { return 0x1p100 }), x.counts}),
+		"rarely used, older": older,
+	} {
+		if m.Importance, err = llamacpp.ReadImportance(path); err != nil {
+			t.Fatal(err)
+		}
+		if got := loss(llamacpp.MixQ4KM); got != weighed {
+			t.Errorf("%s: squared errors of important values %v, want %v", what, got, weighed)
+		}
 	}
 	for what, bad := range map[string]inputs{
 		"another width": {name, make([]float32, 8*128), x.counts}, "another model": {"blk.99.x", x.sums, x.counts},
@@ -199,4 +233,43 @@ func valuesOf(t *testing.T, path, name string) []float32 {
 	}
 	t.Fatalf("%s has no tensor %s", path, name)
 	return nil
+}
+
+// FuzzImportance reads any file. The result is an error, or mean squares that are finite and not negative, and no more
+// of them than the file has values.
+func FuzzImportance(f *testing.F) {
+	older := olderFile("output.weight", 5, []float32{10, 20})
+	f.Add(older)
+	f.Add(older[:len(older)-3])
+	for _, counts := range [][]float32{{2, 4, 0}, {1}, {0.5, 3e38}} {
+		data, err := os.ReadFile(matrixFile(f, inputs{"blk.0.x", []float32{8, 0, 4, 4, 7, 7}, counts}))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	path := filepath.Join(f.TempDir(), "imatrix")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := llamacpp.ReadImportance(path)
+		if err != nil {
+			return
+		}
+		n := 0
+		for name, list := range m {
+			for _, one := range list {
+				n += len(one)
+				for _, v := range one {
+					if !(v >= 0 && v <= math.MaxFloat32) {
+						t.Fatalf("%q has the mean square %v", name, v)
+					}
+				}
+			}
+		}
+		if 4*n > len(data) {
+			t.Fatalf("%d values in %d bytes", n, len(data))
+		}
+	})
 }

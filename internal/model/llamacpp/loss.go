@@ -110,9 +110,7 @@ func (l *losses) report(list []tensor, m Importance) (r Report) {
 		if t := &list[i]; t.matrices > 0 {
 			s := l.line(t)
 			s.matrices += t.matrices
-			if _, packed := t.kind.Block(); packed {
-				s.weighed += m.weighed(t)
-			}
+			s.weighed += m.weighed(t)
 		}
 	}
 	for at, s := range l.lines {

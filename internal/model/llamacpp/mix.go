@@ -66,6 +66,9 @@ func (m Mix) NeedsImportance() bool {
 	return m == MixIQ3XXS || m == MixIQ2S || m == MixIQ2XS || m == MixIQ2XXS
 }
 
+// UsesImportance reports whether an importance matrix changes the file.
+func (m Mix) UsesImportance() bool { return m.packed() && m != MixQ8_0 }
+
 // packed reports whether the mix stores matrices in blocks: FP4 experts are then stored as FP4 without loss.
 func (m Mix) packed() bool { return m != MixF32 && m != MixBF16 }
 
