@@ -168,10 +168,8 @@ func (e *emitter) gridData() {
 	same("gridFourth", 0x08080808)
 	same("gridLastOctet", 0x08000800)
 	same("gridLastQuad", 0x80008000)
-	for bit := range 16 {
-		if bit >= 6 && bit <= 8 || bit == 14 {
-			same(fmt.Sprintf("gridBit%d", bit), 0x00010001<<bit)
-		}
+	for bit := 6; bit <= 8; bit++ {
+		same(fmt.Sprintf("gridBit%d", bit), 0x00010001<<bit)
 	}
 	for _, f := range gridFormats {
 		same("gridFactor"+f.name, math.Float32bits(f.times))

@@ -39,12 +39,8 @@ const (
 func (e *emitter) emitLanes() {
 	e.blockData()
 	e.words("laneTop", 0xF0F0F0F0)
-	for n, mask := range []uint32{1: 0xFF, 2: 0xFFFF, 3: 0xFFFFFF} {
-		if n > 0 {
-			e.words(fmt.Sprintf("laneNibble%d", n), 0x0F0F0F0F&mask)
-			e.words(fmt.Sprintf("laneTop%d", n), 0xF0F0F0F0&mask)
-		}
-	}
+	e.words("laneNibble2", 0x0F0F)
+	e.words("laneTop2", 0xF0F0)
 	e.words("laneFifth", 0x10101010)
 	e.words("laneOnes", 0x00010001)
 	e.words("laneEven", 0x00FF00FF)
