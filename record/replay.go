@@ -75,7 +75,7 @@ func (s *Shape) given(row *Row, scratch []int32) (g given, err error) {
 			return g, fmt.Errorf("layer %d chooses no experts in this model of %d layers", x.Layer, len(s.Layers))
 		}
 		if byLayer[x.Layer] != nil {
-			return g, fmt.Errorf("the experts of layer %d are given twice", x.Layer)
+			return g, fmt.Errorf("the experts of layer %d are given twice; send each layer once", x.Layer)
 		}
 		byLayer[x.Layer] = x
 	}
