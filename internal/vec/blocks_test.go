@@ -61,7 +61,10 @@ func TestBlockProductsAreThoseOfPlainGo(t *testing.T) {
 				if k > 2048 {
 					continue
 				}
-				for _, n := range []int{1, 15, 17, 32} {
+				for _, n := range []int{1, 15, 17, 32, 179} {
+					if n == 179 && units != 3 {
+						continue // many rows are slow in plain Go
+					}
 					w := randomBlocks(r, f, n, k)
 					if f == block.MXFP4 {
 						for i := range 4 { // scales that are subnormal, small, or infinite

@@ -160,7 +160,8 @@ func TestBlockProductsTouchNothingOutside(t *testing.T) {
 		for _, before := range []bool{false, true} {
 			f := &fence{t: t, before: before}
 			for _, format := range blockFormatsWithProducts() {
-				for _, shape := range [][3]int{{1, 1, 1}, {2, 3, 3}, {5, 17, 1}, {18, 16, 5}} {
+				for _, shape := range [][3]int{{1, 1, 1}, {2, 3, 3}, {5, 17, 1}, {18, 16, 5}, {1, 37, 17},
+					{2, 33, 2}} {
 					m, n, k := shape[0], shape[1], shape[2]*format.Values()
 					ld := k / format.Values() * format.Bytes()
 					x, w, y := f.floats(m*k), f.bytes(n*ld), f.floats(m*n)
