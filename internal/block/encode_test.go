@@ -315,8 +315,9 @@ func TestLatticeSignsAreEven(t *testing.T) {
 // Values like those of a model's weights, with a standard deviation of 0.02 and a few large ones, lose no more than the
 // bits of a format allow, whatever their sign and scale. Every format with an encoder has a bound.
 func TestWeightsOfModelsComeBack(t *testing.T) {
-	bounds := map[Format]float64{Q4_0: 0.1, Q5_0: 0.05, Q8_0: 0.008, Q2_K: 0.33, Q3_K: 0.18, Q4_K: 0.085, Q5_K: 0.045,
-		Q6_K: 0.025, IQ4_NL: 0.09, IQ4_XS: 0.09, IQ3_S: 0.2, IQ3_XXS: 0.22, IQ2_S: 0.33, IQ2_XS: 0.35, IQ2_XXS: 0.39}
+	bounds := map[Format]float64{Q4_0: 0.1, Q5_0: 0.05, Q8_0: 0.0072, Q2_K: 0.3, Q3_K: 0.165, Q4_K: 0.08, Q5_K: 0.041,
+		Q6_K: 0.0225, IQ4_NL: 0.086, IQ4_XS: 0.086, IQ3_S: 0.15, IQ3_XXS: 0.195, IQ2_S: 0.275, IQ2_XS: 0.32,
+		IQ2_XXS: 0.37}
 	const cols = 512
 	r := rand.New(rand.NewPCG(11, 12))
 	values, importance := make([]float32, 24*cols), make([]float32, cols)
