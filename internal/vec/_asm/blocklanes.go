@@ -440,7 +440,7 @@ func (k *laneDot) times(z, scales, i, to int) {
 
 // super multiplies a block of Q4_K or Q5_K.
 func (k *laneDot) super() {
-	const scales, mins, high, least, sum, more, first = 26, 27, 28, 28, 29, 30, 16
+	const scales, least, sum, more = 26, 28, 29, 30
 	if !k.fill {
 		// Pairs of sums of 32 values, 0 and 2, 1 and 3, 4 and 6, 5 and 7.
 		k.op(`
@@ -475,7 +475,7 @@ func (k *laneDot) super() {
 			k.superScales(z)
 			return
 		case c < start:
-			k.op("VMOVDQU64 Z%d, %d(R12)", z, laneBits+64*(4+c-4))
+			k.op("VMOVDQU64 Z%d, %d(R12)", z, laneBits+64*c)
 			return
 		}
 		i, g := (c-start)%8, (c-start)/8
@@ -523,7 +523,6 @@ func (k *laneDot) super() {
 // and register z those with bits of the others. The first four scales stay in Z26, the others go to memory; Z28 becomes
 // the sum of the products of minimums and sums of x.
 func (k *laneDot) superScales(z int) {
-	const scales, mins, least = 26, 27, 28
 	k.op(`
 		VPSRLD $2, Z26, Z24
 		VPANDD Z%d, Z%d, Z25
