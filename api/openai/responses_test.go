@@ -286,7 +286,7 @@ func TestAResponseStatesItsRequest(t *testing.T) {
 func TestRefusedChoicesNameWhatIsMissing(t *testing.T) {
 	checkRejections(t, strictChat, []rejection{
 		{"a call without tools", chatWith(`"tool_choice":"required"`), "tool_choice", "invalid_value",
-			"required needs at least one tool"},
+			"send at least one tool in tools"},
 		{"a format without a definition", chatWith(`"tools":[{"type":"custom","custom":{"name":"g","format":
 			{"type":"grammar","grammar":{"syntax":"lark"}}}}]`), "tools[0].custom.format.grammar.definition",
 			"missing_required_parameter", "required with type grammar"},

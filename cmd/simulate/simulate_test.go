@@ -45,7 +45,7 @@ func TestSimulate(t *testing.T) {
 		{"--trace " + trace + " --replicas 0", "replicas is 0"},
 		{"--trace " + trace + " --kill 5", "want number@time"},
 		{"--trace " + trace + " --kill 5@1s", "replica 5"},
-		{"trace --sessions 0", "at least one session"},
+		{"trace --sessions 0", "want 1 to 1048576 sessions"},
 		{"costs", "no servers"},
 		{"costs --server http://127.0.0.1:1 --prompt-tokens 0", "--prompt-tokens 0"},
 		{"costs --server http://127.0.0.1:1", "/server_info"},
