@@ -90,7 +90,7 @@ func (w *world) explorer(t *testing.T) {
 	p.eval(`(() => { const s = document.querySelector(".player input[type=range]"); s.value = 0;
 		s.dispatchEvent(new Event("input")); })()`, nil)
 	for _, want := range []string{"To write \u201cThe\u201d", "each of 5 layers looked at 256 of 3,99",
-		"All layers agreed on", "never looked at during this answer"} {
+		"All layers selected", "never looked at during this answer"} {
 		if got := p.text(".summary"); !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
