@@ -41,6 +41,14 @@ func (f Format) Encode(dst []byte, src, importance []float32) {
 	}
 }
 
+// part returns n importances from the given index on, or nil without importances.
+func part(importance []float32, from, n int) []float32 {
+	if importance == nil {
+		return nil
+	}
+	return importance[from:][:n]
+}
+
 func putHalf(b []byte, v float32) { binary.LittleEndian.PutUint16(b, num.F16(v)) }
 
 // inverse returns 1/v, or 0 if v is 0, the scale of a block of zeros.
@@ -194,11 +202,7 @@ func encodeQ6K(dst []byte, src, importance []float32) {
 	var search lanes
 	var scales [16]float32
 	for h := range 2 {
-		var of []float32
-		if importance != nil {
-			of = importance[128*h:][:128]
-		}
-		half := search.symmetric(src[128*h:][:128], of)
+		half := search.symmetric(src[128*h:][:128], part(importance, 128*h, 128))
 		copy(scales[8*h:], half[:])
 	}
 	d := furthest(scales[:]) / -128

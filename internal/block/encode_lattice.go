@@ -11,7 +11,7 @@ import (
 
 // lattice describes a format for its encoder.
 type lattice struct {
-	grid   func() []uint64 // points of dim values; prepare keeps them in all
+	grid   func() []uint64 // returns the points, of dim values each
 	dim    int             // values of a point: eight or four
 	levels []int8          // values that a point may have, ascending
 	group  int             // values with a common scale of four bits: 16 or 32
@@ -19,14 +19,13 @@ type lattice struct {
 	even   bool            // the number of negative values of eight is even
 	put    func(dst []byte, c *chosen)
 
-	once  sync.Once
-	all   []uint64
-	close [][]uint16 // for each combination of levels, as digits: indices of the nearest points, nearest first
+	once sync.Once
+	all  []uint64   // the points, set by prepare
+	near [][]uint16 // for each combination of levels, as digits: indices of the nearest points, nearest first
 }
 
 // chosen is what an encoder has chosen for 256 values.
 type chosen struct {
-	d      float32
 	scales [16]byte  // one for each group
 	points [64]int   // indices of points of four values, or 32 of eight
 	signs  [32]uint8 // a bit for each value that is negative
@@ -67,8 +66,8 @@ func (l *lattice) prepare() {
 	for range l.dim {
 		combinations *= levels
 	}
-	l.close = make([][]uint16, combinations)
-	for at := range l.close {
+	l.near = make([][]uint16, combinations)
+	for at := range l.near {
 		var near [nearPoints]struct{ distance, point int }
 		n := 0
 		for p, point := range l.all {
@@ -88,7 +87,7 @@ func (l *lattice) prepare() {
 			near[i].distance, near[i].point = distance, p
 		}
 		for _, c := range near[:n] {
-			l.close[at] = append(l.close[at], uint16(c.point))
+			l.near[at] = append(l.near[at], uint16(c.point))
 		}
 	}
 }
@@ -104,7 +103,7 @@ func (l *lattice) choose(points []int, x, w []float32, inv float32) (wpx, wpp fl
 			at = at*n + l.level(float32(xs[j]*inv))
 		}
 		best, bestError := 0, float32(-1)
-		for _, p := range l.close[at] {
+		for _, p := range l.near[at] {
 			e, point := float32(0), l.all[p]
 			for j := range l.dim {
 				d := float32(xs[j]*inv) - float32(int8(point>>(8*j)))
@@ -138,11 +137,7 @@ func (l *lattice) encode(dst []byte, src, importance []float32) {
 	var c chosen
 	var x, w [256]float32
 	for g := 0; g < 256; g += l.group {
-		var of []float32
-		if importance != nil {
-			of = importance[g:][:l.group]
-		}
-		weigh(w[g:][:l.group], src[g:][:l.group], of)
+		weigh(w[g:][:l.group], src[g:][:l.group], part(importance, g, l.group))
 	}
 	for o := range c.signs {
 		c.signs[o] = magnitudes(x[8*o:][:8], src[8*o:][:8], w[8*o:][:8], l.even)
@@ -166,12 +161,12 @@ func (l *lattice) encode(dst []byte, src, importance []float32) {
 		}
 	}
 	putHalf(dst, slices.Max(scales[:])/(31*l.unit))
-	c.d = half(dst)
+	d := half(dst)
 	for g := range 256 / l.group {
-		s := nearest((float32(scales[g]*inverse(c.d*l.unit))-1)/2, 0, 15)
+		s := nearest((float32(scales[g]*inverse(d*l.unit))-1)/2, 0, 15)
 		c.scales[g] = byte(s)
 		l.choose(c.points[g*each:][:each], x[g*l.group:][:l.group], w[g*l.group:][:l.group],
-			inverse(c.d*l.unit*float32(2*s+1)))
+			inverse(d*l.unit*float32(2*s+1)))
 	}
 	clear(dst[2:])
 	l.put(dst, &c)

@@ -71,11 +71,7 @@ func tableScales(scales, x, importance, table []float32) {
 	n := len(x) / len(scales)
 	w := make([]float32, n)
 	for j := range scales {
-		var of []float32
-		if importance != nil {
-			of = importance[j*n:][:n]
-		}
-		weigh(w, x[j*n:][:n], of)
+		weigh(w, x[j*n:][:n], part(importance, j*n, n))
 		scales[j] = tableScale(x[j*n:][:n], w, table)
 	}
 }

@@ -27,7 +27,7 @@ const (
 	countsSuffix  = ".counts"
 )
 
-// most bounds what is read of a file without a list of its tensors.
+// Bounds of files of the older format, which have no list of their tensors.
 const (
 	mostNameBytes    = 1 << 12
 	mostInputColumns = 1 << 28
