@@ -140,12 +140,9 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 		return errors.New("eval: --perplexity scores one text with an engine in this process; omit tasks, " +
 			"--tasks, --compare and --url")
 	}
-	text, err := os.ReadFile(f.perplexity)
+	text, err := readText(f.perplexity)
 	if err != nil {
 		return fmt.Errorf("eval: --perplexity: %w", err)
-	}
-	if err := checkText(text); err != nil {
-		return fmt.Errorf("eval: --perplexity %s: %w", f.perplexity, err)
 	}
 	e, err := f.open(cmd, nil)
 	if err != nil {
@@ -154,7 +151,7 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 	defer func() { err = errors.Join(err, closeNow(e)) }()
 	noteDevice(cmd.ErrOrStderr(), e.Info())
 	bar := newProgress(cmd.ErrOrStderr(), "chunks")
-	p, err := eval.MeasurePerplexity(cmd.Context(), e, string(text), f.chunk, f.limit,
+	p, err := eval.MeasurePerplexity(cmd.Context(), e, text, f.chunk, f.limit,
 		func(done, total int, p float64) {
 			bar.set(int64(done), int64(total), fmt.Sprintf("perplexity %.3f", p))
 		})
@@ -164,6 +161,18 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 	}
 	p.File = f.perplexity
 	return f.finish(cmd.OutOrStdout(), p, nil)
+}
+
+// readText reads a file of UTF-8 text.
+func readText(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if err := checkText(text); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return string(text), nil
 }
 
 // checkText refuses a file that is not text, because the perplexity of its tokens would be meaningless.

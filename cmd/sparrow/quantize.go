@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/builtin"
+	"sparrow/internal/calibrate"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/inspect"
@@ -20,7 +22,7 @@ import (
 )
 
 func quantizeCommand() *cobra.Command {
-	mix, importance := string(llamacpp.MixQ4KM), ""
+	f := quantizeFlags{mix: string(llamacpp.MixQ4KM)}
 	c := &cobra.Command{
 		Use:   "quantize SRC DST",
 		Short: "Write a checkpoint as a GGUF file, with quantised weights",
@@ -31,20 +33,28 @@ head and some down-projections, as in llama.cpp. iq4_xs, q3_k and types of fewer
 matrices are then those of q4_k_m. In iq2_s, iq2_xs and iq2_xxs the down-projections of experts are Q2_K. The size and
 the error of each class of matrices are printed. Rows that do not fit the blocks of a type get a type with smaller
 blocks and as many bits or more. --imatrix reads the mean squares of the inputs of every matrix from a file of
-llama-imatrix; errors of weights with large inputs then count more, which matters most for types of two and three bits.
+llama-imatrix, and --calibrate measures them while the model reads a text on this computer. Errors of weights with large
+inputs then count more, which matters most for types of two and three bits. The text should be like the texts that the
+model will work with; a few hundred thousand tokens are enough, and experts that no token chose have no importance.
 A drafting block of DeepSeek-V4 is omitted. Existing files are not replaced, and an interrupted run leaves no incomplete
 file.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
   sparrow quantize /models/DeepSeek-V3.2 v32-iq2.gguf --type iq2_xxs --imatrix imatrix.gguf
+  sparrow quantize /models/DeepSeek-V3.2 v32-iq2.gguf --type iq2_xxs --calibrate texts.txt
   sparrow quantize builtin tiny.gguf --type q8_0`,
 		Args: sourceAndTarget,
-		RunE: func(cmd *cobra.Command, args []string) error { return quantize(cmd, args[0], args[1], mix, importance) },
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
-	c.Flags().StringVar(&mix, "type", mix, "type of the matrices: "+strings.Join(mixNames(), ", "))
-	c.Flags().StringVar(&importance, "imatrix", "",
+	c.Flags().StringVar(&f.mix, "type", f.mix, "type of the matrices: "+strings.Join(mixNames(), ", "))
+	c.Flags().StringVar(&f.importance, "imatrix", "",
 		"importance matrix of this model: a `FILE` of llama-imatrix, GGUF or dat")
+	c.Flags().StringVar(&f.text, "calibrate", "",
+		"`FILE` with a text from which the importance matrix is computed on the CPU")
 	return c
 }
+
+// quantizeFlags holds the flags of `sparrow quantize`.
+type quantizeFlags struct{ mix, importance, text string }
 
 func mixNames() []string {
 	var names []string
@@ -54,14 +64,27 @@ func mixNames() []string {
 	return names
 }
 
-func quantize(cmd *cobra.Command, src, dst, name, importance string) (err error) {
-	mix, err := llamacpp.ParseMix(name)
+// check refuses flags that have no effect.
+func (f *quantizeFlags) check(mix llamacpp.Mix) error {
+	if f.importance != "" && f.text != "" {
+		return errors.New("quantize: --imatrix and --calibrate both give the importance matrix; omit one of them")
+	}
+	for flag, value := range map[string]string{"imatrix": f.importance, "calibrate": f.text} {
+		if value != "" && !mix.UsesImportance() {
+			return fmt.Errorf("quantize: --%s has no effect with --type %s; omit it, or give a type of fewer bits",
+				flag, mix)
+		}
+	}
+	return nil
+}
+
+func (f *quantizeFlags) run(cmd *cobra.Command, src, dst string) (err error) {
+	mix, err := llamacpp.ParseMix(f.mix)
 	if err != nil {
 		return fmt.Errorf("--type: %w", err)
 	}
-	if importance != "" && !mix.UsesImportance() {
-		return fmt.Errorf("quantize: --imatrix has no effect with --type %s; omit it, or give a type of fewer bits",
-			mix)
+	if err := f.check(mix); err != nil {
+		return err
 	}
 	if _, err := os.Stat(dst); err == nil {
 		return fmt.Errorf("%s exists; give another name, or remove it first", dst)
@@ -80,13 +103,8 @@ func quantize(cmd *cobra.Command, src, dst, name, importance string) (err error)
 	if err := checkTensors(&inspect.Summary{}, source); err != nil {
 		return fmt.Errorf("quantize: %w", err)
 	}
-	if importance != "" {
-		if m.Importance, err = llamacpp.ReadImportance(importance); err != nil {
-			return fmt.Errorf("--imatrix: %w", err)
-		}
-		m.ImportanceFile = filepath.Base(importance)
-	} else if mix.NeedsImportance() {
-		warnings(cmd)(fmt.Sprintf("type %s loses much less with an importance matrix; --imatrix reads one", mix))
+	if err := f.weigh(cmd, m, mix, src, source); err != nil {
+		return err
 	}
 	if len(m.Tokenizer) == 0 {
 		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have none and accepts only token ids")
@@ -113,6 +131,56 @@ func quantize(cmd *cobra.Command, src, dst, name, importance string) (err error)
 			"the drafting block was omitted: the format cannot store it together with the model")
 	}
 	return nil
+}
+
+// weigh reads or computes the importance matrix of the model, if one of the flags asks for it.
+func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacpp.Mix, src string,
+	source *family.Source) (err error) {
+	switch {
+	case f.importance != "":
+		if m.Importance, err = llamacpp.ReadImportance(f.importance); err != nil {
+			return fmt.Errorf("--imatrix: %w", err)
+		}
+		m.ImportanceFile = filepath.Base(f.importance)
+	case f.text != "":
+		if m.Importance, err = f.calibrate(cmd, m, mix, src, source); err != nil {
+			return fmt.Errorf("--calibrate: %w", err)
+		}
+		m.ImportanceFile = filepath.Base(f.text)
+	case mix.NeedsImportance():
+		warnings(cmd)(fmt.Sprintf("type %s loses much less with an importance matrix; --imatrix reads one, and "+
+			"--calibrate computes one", mix))
+	}
+	return nil
+}
+
+// calibrationTokens is the number of tokens of a text that are processed as one sequence, as in llama-imatrix.
+const calibrationTokens = 512
+
+// calibrate measures the inputs of the model's matrices while it processes the text.
+func (f *quantizeFlags) calibrate(cmd *cobra.Command, m *llamacpp.Model, mix llamacpp.Mix, src string,
+	source *family.Source) (llamacpp.Importance, error) {
+	text, err := readText(f.text)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := modelFolder("quantize: ", src)
+	if err != nil {
+		return nil, err
+	}
+	bar := newProgress(cmd.ErrOrStderr(), "reading the text")
+	c := sparrow.Config{Model: folder, Warn: warnings(cmd)}
+	p, of, err := calibrate.Measure(cmd.Context(), c, source, text, calibrationTokens,
+		func(done, total int, p float64) {
+			bar.set(int64(done), int64(total), fmt.Sprintf("perplexity %.3f", p))
+		})
+	bar.end()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "importance matrix of %d chunks of %d tokens of %s, perplexity %.4f\n", p.Chunks,
+		p.ChunkTokens, f.text, p.Perplexity)
+	return llamacpp.ImportanceOf(m, mix, of)
 }
 
 func isDir(path string) bool {

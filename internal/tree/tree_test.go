@@ -22,6 +22,7 @@ var order = []string{
 	// These packages test programs of other projects with a server.
 	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents",
 	"server/hostile", // run by make torture
+	"internal/calibrate",
 	"verify internal/eval internal/bench/load " +
 		"internal/bench/kernels internal/bench/model internal/sim/fleet internal/sim/script",
 	"internal/bench/pause internal/bench/peak internal/bench/plot", // package peak starts its own workers

@@ -33,6 +33,27 @@ const (
 	mostInputColumns = 1 << 28
 )
 
+// ImportanceOf makes an importance matrix for a model of mean squares that were measured in this process. of finds those
+// of a matrix by its memory in the checkpoint; nil means that there are none.
+func ImportanceOf(m *Model, mix Mix, of func(matrix []byte) []float32) (Importance, error) {
+	list, err := m.tensors(mix, &losses{})
+	if err != nil {
+		return nil, err
+	}
+	out := Importance{}
+	for _, t := range list {
+		found, means := false, make([][]float32, len(t.from))
+		for i, x := range t.from {
+			means[i] = of(x.Data.Data)
+			found = found || means[i] != nil
+		}
+		if found {
+			out[t.name] = means
+		}
+	}
+	return out, nil
+}
+
 // ReadImportance reads a file that llama.cpp's imatrix wrote: GGUF, or the older format without a header.
 func ReadImportance(path string) (_ Importance, err error) {
 	if gguf.Begins(path) {

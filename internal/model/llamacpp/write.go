@@ -131,7 +131,8 @@ type tensor struct {
 	name     string
 	kind     gguf.Type
 	shape    []int
-	matrices int // matrices that it stacks; 0 for vectors
+	matrices int             // matrices that it stacks; 0 for vectors
+	from     []weight.Matrix // the matrices if they are stored as in the checkpoint, otherwise nil
 	parts    int
 	part     func(i int) ([]byte, error)
 }
@@ -210,7 +211,7 @@ func (w *writer) plain(name, from string, layer int) {
 func (w *writer) cut(t *tensor, list []weight.Matrix) {
 	rows := max(1, partValues/max(1, list[0].Cols))
 	each := (list[0].Rows + rows - 1) / rows
-	t.matrices, t.parts = len(list), len(list)*each
+	t.matrices, t.from, t.parts = len(list), list, len(list)*each
 	t.part = func(i int) ([]byte, error) {
 		x, first := list[i/each], i%each*rows
 		end := min(first+rows, x.Rows)
