@@ -16,8 +16,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Measure runs the text through the model of src on a CPU, as MeasurePerplexity does, and returns the perplexity and a
-// function that finds the mean squares of the inputs of a matrix by its memory in the checkpoint ([Device.MeanSquares]).
+// Measure runs the text through the model of src on a CPU, as MeasurePerplexity does. It returns the perplexity, and a
+// function that finds the mean squares of a matrix's inputs by its memory in the checkpoint ([Device.MeanSquares]).
 // c is the configuration that opens the same checkpoint.
 func Measure(ctx context.Context, c sparrow.Config, src *family.Source, text string, chunk int,
 	onChunk func(done, total int, p float64)) (p *eval.Perplexity, of func(matrix []byte) []float32, err error) {

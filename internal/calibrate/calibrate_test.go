@@ -72,7 +72,8 @@ func TestExpertsAddTheirInputs(t *testing.T) {
 		w    kernel.Weight
 		want float64
 	}{
-		"gate of expert 0": {w.Gate[0], 9}, "up of expert 0": {w.Up[0], 9}, "down of expert 0": {w.Down[0], first * first},
+		"gate of expert 0": {w.Gate[0], 9}, "up of expert 0": {w.Up[0], 9},
+		"down of expert 0": {w.Down[0], first * first},
 		// Row 1 chose expert 2 twice, once with weight 0.
 		"gate of expert 2": {w.Gate[2], (9 + 1 + 1) / 3.0},
 		"down of expert 2": {w.Down[2], (first*first + 2*second*second) / 3},
