@@ -33,8 +33,8 @@ const (
 	mostInputColumns = 1 << 28
 )
 
-// ImportanceOf makes an importance matrix of mean squares that were measured in this process. of finds those of a matrix
-// by its memory in the checkpoint; nil means that there are none.
+// ImportanceOf makes an importance matrix of mean squares that were measured in this process. of finds those of a
+// matrix by its memory in the checkpoint; nil means that there are none.
 func ImportanceOf(m *Model, mix Mix, of func(matrix []byte) []float32) (Importance, error) {
 	list, err := m.tensors(mix, &losses{})
 	if err != nil {
