@@ -126,8 +126,8 @@ func (k *accumulate) step() {
 	}
 }
 
-// decode brings register v of the row of weights, and with e4m3 the next one,
-// to t(0), t(1) and returns how many. For the e4m3 arithmetic see rows.go.
+// decode loads register v of the row of weights, and with e4m3 weights also the next one, as float32 into t(0) and
+// t(1). It returns the number of loaded registers. rows.go describes the e4m3 arithmetic.
 func (k *accumulate) decode(v int) int {
 	t, u := k.t(0), k.t(1)
 	switch k.w {

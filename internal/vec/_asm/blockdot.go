@@ -148,10 +148,10 @@ func (k *blockDot) order(r int) int {
 	return r
 }
 
-// pairScales is the offset from R12 of the scales of a pair of blocks of sixteen rows.
+// pairScales is the offset from R12 of memory for the scales of a pair of blocks, of sixteen rows each.
 const pairScales = 4096
 
-// pair multiplies a pair of blocks of 32.
+// pair multiplies a pair of blocks of 32 values.
 func (k *blockDot) pair() {
 	trees, nibbles := k.trees(false), slices.Contains(nibbleFormats, k.f)
 	if nibbles && !k.f.m() {
@@ -191,7 +191,7 @@ func (k *blockDot) pair() {
 				VCVTDQ2PS Z5, Z4
 				VMULPS.BCST %s, Z2, Z5
 				VFMADD231PS Z5, Z4, Z%d`, k.of("DI", 4*b, i), 16+i)
-			if nibbles { // m, which is zero if the format has none
+			if nibbles { // m, or zero if the format has no m
 				k.op(`
 					VMULPS.BCST %s, Z6, Z5
 					VFMADD231PS Z5, Z7, Z%d`, k.of("DI", 4*b, i), 16+i)
@@ -204,7 +204,7 @@ func (k *blockDot) pair() {
 		ADDQ $8, CX`)
 }
 
-// super multiplies a block of 256.
+// super multiplies a block of 256 values.
 func (k *blockDot) super() {
 	sums, mins := k.trees(false), k.trees(true)
 	for r := range 16 {
@@ -213,7 +213,7 @@ func (k *blockDot) super() {
 		for i := range k.rows {
 			z := k.lanes(i)
 			k.zero(z)
-			if k.f.offset > 0 { // the amount by which values are raised
+			if k.f.offset > 0 { // the offset that was added to the values
 				k.op(`
 					VPMADDWD %s, Y0, Y2
 					VPSLLD $%d, Y2, Y2
@@ -282,7 +282,8 @@ func (t tree) slot(i int) string {
 	return fmt.Sprintf("Z%d", t.first+i)
 }
 
-// keep moves register z to a slot; load returns the start of an instruction that moves a slot to a register.
+// keep moves register z to a slot of the tree; load returns the beginning of an instruction that moves a slot to a
+// register.
 func (t tree) keep(z, slot int)  { t.op("VMOVDQA64 Z%d, %s", z, t.slot(slot)) }
 func (t tree) load(i int) string { return "VMOVDQA64 " + t.slot(i) }
 

@@ -42,7 +42,7 @@ func (e *emitter) blockData2() {
 		bytes(fmt.Sprintf("pair2%d", j), func(i int) int { return 4*j + i/16*2 + i%2 }) // one word in each half
 	}
 	bytes("minPairs2", func(i int) int { return 8 + i%16/4*2 + i%2 })
-	for upper, name := range []string{"lowerWords2", "upperWords2"} { // of four dwords
+	for upper, name := range []string{"lowerWords2", "upperWords2"} { // words of four dwords
 		bytes(name, func(i int) int {
 			if i%16 >= 8 {
 				return 0x80
@@ -61,7 +61,7 @@ func (e *emitter) emitDot2(f blockFormat) {
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX
 		VMOVDQU blockNibble<>(SB), Y15`)
-	if f.plain() { // starts with the results of earlier blocks
+	if f.plain() { // begin with the results of earlier blocks
 		e.op(`
 			MOVQ blockArgs_y(AX), R9
 			VMOVUPS (R9), Y0`)
@@ -161,7 +161,7 @@ func (e *emitter) dot2Q4K() {
 	e.scalesOf(q4k, 9)
 	e.op("VPXOR Y11, Y11, Y11")
 	for q := range 4 {
-		if q%2 == 0 { // the words of four scales in both halves
+		if q%2 == 0 { // copy the words of four scales to both halves
 			e.op("VPERM2I128 $%d, Y9, Y9, Y10", q/2*0x11)
 		}
 		e.op("VMOVDQU %d(R8), Y13", 16+32*q)
@@ -186,7 +186,7 @@ func (e *emitter) dot2Q4K() {
 func (e *emitter) dot2Q6K() {
 	const high, low = 6, 7 // high to high+2: lower bits of the first and second 32 values
 	e.scalesOf(q6k, 9)
-	e.op("VPMADDWD (CX), Y9, Y12") // values are raised by 32
+	e.op("VPMADDWD (CX), Y9, Y12") // 32 was added to the values
 	e.op(`
 		VPSLLD $5, Y12, Y12
 		VPXOR Y11, Y11, Y11
@@ -253,8 +253,8 @@ func (e *emitter) dot2Plain(f blockFormat) {
 	}
 }
 
-// addLanes2 adds the lanes of register z, which belong to the r-th of eight rows, to a tree as for AVX-512. Its partial
-// results are in registers from first on; in the end register first has the sums of all rows.
+// addLanes2 adds the lanes of register z, which belong to the r-th of eight rows, to a tree like the AVX-512 one. Its
+// partial results are in registers from first on. After the eighth row, register first has the sums of all rows.
 func (e *emitter) addLanes2(r, z, first int) {
 	level := 0
 	for ; r>>level&1 == 1; level++ {
@@ -273,7 +273,7 @@ func (e *emitter) addLanes2(r, z, first int) {
 	e.op("VMOVDQA Y%d, Y%d", z, first+level%3)
 }
 
-// halves2 converts the float16 numbers in the lower or upper words of Y1 to float32 in register z.
+// halves2 converts the float16 numbers in the lower words of Y1, or in the upper words, to float32 in register z.
 func (e *emitter) halves2(words string, z int) {
 	e.list(`
 		VPSHUFB {words}<>(SB), Y1, Y{z}
@@ -286,7 +286,7 @@ func (e *emitter) scale2Block(f blockFormat) {
 		e.op(`
 			VPAND byte2<>(SB), Y1, Y1
 			VMOVDQU two2<>(SB), Y9
-			VPCMPGTD Y1, Y9, Y9`) // codes 0 and 1 are 2^-128 and 2^-127, which are subnormal
+			VPCMPGTD Y1, Y9, Y9`) // scale codes 0 and 1 mean the subnormal numbers 2^-128 and 2^-127
 		e.op(`
 			VMOVDQU subnormal2<>(SB), Y10
 			VPSLLVD Y1, Y10, Y10

@@ -52,8 +52,8 @@ type gridDot struct {
 	f *gridFormat
 }
 
-// found has the registers of a block after its lookup: levels (for octets one register, and one for upper nibbles),
-// signs and scales.
+// found has the registers of a block's values after the lookup: levels (for octets one register, and one more for upper
+// nibbles), signs and scales.
 type found struct{ low, high, signs, scales int }
 
 // Even and odd rows use different registers.
@@ -133,10 +133,10 @@ func (e *emitter) bytesTable(name string, n int, at func(i int) int) {
 
 func (e *emitter) gridData() {
 	e.bytesTable("gridIndices", 16, func(i int) int { return i/8*8 + i%8/2 })
-	sevens := [8]int{0, 1, 0, 1, 1, 2, 2, 3} // positions of seven bits in the four bytes
+	sevens := [8]int{0, 1, 0, 1, 1, 2, 2, 3} // positions of the four 7-bit codes in their four bytes
 	e.bytesTable("gridSevens", 16, func(i int) int { return i/8*8 + sevens[i%8] })
 	e.bytesTable("gridSevensUpper", 16, func(i int) int { return i/8*8 + 4 + sevens[i%8] })
-	shifts := [8]int{9, 0, 2, 0, 3, 0, 4, 0} // which leave seven bits in the upper bits of a word
+	shifts := [8]int{9, 0, 2, 0, 3, 0, 4, 0} // they move seven bits to the upper bits of a word
 	e.bytesTable("gridShifts", 16, func(i int) int { return shifts[i%8] })
 	e.bytesTable("gridParity", 16, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 * 0x88 })
 	// A scale is a nibble of a dword that is rotated to the left: its bits 0 to 3 become bits 1 to 4.
@@ -146,7 +146,7 @@ func (e *emitter) gridData() {
 	}
 	e.bytesTable("gridScales3S", 64, dwords(func(i int) int { return rotate(i / 2) }))
 	e.bytesTable("gridScalesBoth", 64, dwords(func(i int) int { return rotate(i/4*2 + i%2) }))
-	// Dwords whose byte 2 is a byte of a quadword, and right shifts: a nibble becomes bits 1 to 4.
+	// Dwords with a byte of a quadword as byte 2, and right shifts that move a nibble of it to bits 1 to 4.
 	e.bytesTable("gridNibbles", 64, func(i int) int {
 		if i%4 != 2 {
 			return 0x80
@@ -304,7 +304,8 @@ func (k *gridDot) adjacent(a, b int) {
 		VPADDD Z10, Z11, Z%d`, b, a, b, a, gridJoined)
 }
 
-// fold leaves the sums of sixteen rows, of which each of four registers in memory has four, in register z.
+// fold adds up the sums of sixteen rows, four of which are in each of four registers in memory, and leaves the result
+// in register z.
 func (k *gridDot) fold(t tree, at, z int) {
 	for half := range 2 {
 		k.op("VMOVDQA64 %d(R12), Z%d", at+128*half, t.first+2)
@@ -317,7 +318,7 @@ func (k *gridDot) fold(t tree, at, z int) {
 	t.merge(3, z)
 }
 
-// store writes the results.
+// store writes the results of the rows that exist to y.
 func (k *gridDot) store() {
 	store := k.label("store")
 	k.op(`
@@ -341,7 +342,7 @@ func (k *gridDot) lines(body func()) []string {
 	return strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// emit writes the instructions of several lists, which do not depend on each other, alternately.
+// emit writes the instructions of several lists alternately; the lists do not depend on each other.
 func (k *gridDot) emit(lists ...[]string) {
 	total := 0
 	for _, l := range lists {
@@ -350,7 +351,7 @@ func (k *gridDot) emit(lists ...[]string) {
 	done := make([]int, len(lists))
 	for range total {
 		next := -1
-		for i, l := range lists { // the list of which the smallest part is written
+		for i, l := range lists { // the next list is the one of which the smallest part was written
 			if done[i] < len(l) && (next < 0 || done[i]*len(lists[next]) < done[next]*len(l)) {
 				next = i
 			}
@@ -388,8 +389,8 @@ func (k *gridDot) decode(r int, to found) {
 	}
 }
 
-// prefetch prefetches the next step of a row, which is in the L2 cache, and bytes of a later step, from R13 on, into
-// that cache.
+// prefetch prefetches the next step of a row from the L2 cache into the L1 cache, and bytes of a later step, from R13
+// on, into the L2 cache.
 func (e *emitter) prefetch(row string, bytes int) {
 	n := (bytes + 63) / 64
 	for i := range n {
@@ -506,7 +507,7 @@ func (k *gridDot) products(r int) {
 // quadLevels looks up the even quads of a block and the odd ones.
 func (k *gridDot) quadLevels(to found) {
 	even, odd := [3]string{"6", "7"}, [3]string{"6", "7"}
-	if k.f.points > 256 { // the ninth bits of indices
+	if k.f.points > 256 { // bit 8 of the indices
 		k.op(`
 			MOVQ 66(R8), R9
 			MOVQ $0x5555555555555555, R10
@@ -557,13 +558,13 @@ func (k *gridDot) lookup(z, to int, bits [3]string) {
 	}
 }
 
-// shuffle moves bytes within lanes of register z.
+// shuffle permutes the bytes within each lane of register z by a table.
 func (k *gridDot) shuffle(table string, z, to int) {
 	k.op("VBROADCASTI32X4 %s<>(SB), Z%d", table, to)
 	k.op("VPSHUFB Z%d, Z%d, Z%d", to, z, to)
 }
 
-// sevens separates four codes of seven signs, whose bytes are in the words of register z, and writes signs.
+// sevens separates four codes of seven signs each, whose bytes are in the words of register z, and writes the signs.
 func (k *gridDot) sevens(z int) {
 	k.op(`
 		VBROADCASTI32X4 gridShifts<>(SB), Z5
@@ -571,7 +572,8 @@ func (k *gridDot) sevens(z int) {
 	k.parity(z, z)
 }
 
-// parity writes signs whose first seven are the upper bits of the words of register z. The number of signs is even.
+// parity writes groups of eight signs. The first seven of a group are the upper bits of a word of register z, and the
+// eighth makes the number of negative signs even.
 func (k *gridDot) parity(z, to int) {
 	low, last := 9, "Octet"
 	if k.f.quads {
@@ -585,7 +587,7 @@ func (k *gridDot) parity(z, to int) {
 	if k.f.quads {
 		upper = 7
 	}
-	k.op("VPTERNLOGD.BCST $0xE4, gridLowByte<>(SB), Z%d, Z%d", upper, to) // the lower byte stays
+	k.op("VPTERNLOGD.BCST $0xE4, gridLowByte<>(SB), Z%d, Z%d", upper, to) // the lower byte of each word does not change
 	k.list(`
 		VPXORD Z5, Z7, Z7
 		VBROADCASTI32X4 gridParity<>(SB), Z5
@@ -593,7 +595,7 @@ func (k *gridDot) parity(z, to int) {
 		VPTERNLOGD.BCST $0xF8, gridLast{last}<>(SB), Z7, Z{to}`, "last", last, "to", to)
 }
 
-// scalesAbove computes scales, 2s+1, from the upper four bits of the even or odd dwords of Z0.
+// scalesAbove computes scales, 2s+1, where s is the upper four bits of each even or odd dword of Z0.
 func (k *gridDot) scalesAbove(order, to int) {
 	k.list(`
 		VPSHUFD ${order}, Z0, Z{to}
@@ -613,7 +615,7 @@ func (k *gridDot) bothAbove(order, r int) {
 		VPORD.BCST gridOne<>(SB), Z{to}, Z{to}`, "order", order, "from", founds[0].scales, "to", gridScales[r/2])
 }
 
-// rotated computes scales, 2s+1, from dwords that a table rotates.
+// rotated computes scales, 2s+1, from dwords of a register that are rotated by the counts in a table.
 func (k *gridDot) rotated(table string, z int) {
 	k.op("VPROLVD %s<>(SB), Z%d, Z%d", table, z, z)
 	k.scale(z)

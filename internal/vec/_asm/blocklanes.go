@@ -20,7 +20,7 @@ type laneDot struct {
 	done  int  // dwords that have been processed
 }
 
-// Formats with integer scales: their bytes, and whether they have a fifth bit.
+// Formats of blocks of 256 with integer scales.
 var (
 	q5k   = blockFormat{"Q5K", 256, 176, 0}
 	iq4xs = blockFormat{"IQ4XS", 256, 136, 7}
@@ -33,7 +33,7 @@ const (
 	laneD, laneM, laneNibble, laneTop = 20, 21, 22, 23
 	laneTable                         = laneTop
 	laneBits                          = 64 // offset from R12 of bits or values for them
-	laneFirst                         = 3  // mask register before that of the first byte of dwords
+	laneFirst                         = 3  // number of the mask register before the first of K4 to K6
 )
 
 func (e *emitter) emitLanes() {
@@ -291,7 +291,7 @@ func (k *laneDot) half(z int, upper bool, to int) {
 		VCVTPH2PS Y%d, Z%d`, z, to, to, to)
 }
 
-// small multiplies eight blocks of 32.
+// small multiplies eight blocks of 32 values.
 func (k *laneDot) small() {
 	f := k.f
 	k.op("VMOVDQU (CX), Y0")
@@ -300,7 +300,7 @@ func (k *laneDot) small() {
 			VCVTDQ2PS Y0, Y0
 			VMOVUPS Y0, 32(R12)`)
 	}
-	if f.offset > 0 { // by which values are raised
+	if f.offset > 0 { // the offset that was added to the values
 		k.op(`
 			VPSLLD $%d, Y0, Y0
 			VPXOR Y1, Y1, Y1
@@ -370,7 +370,7 @@ func (k *laneDot) head(z, b, i, pos, first int) int {
 		if !f.fifth() {
 			return min(4-pos, first)
 		}
-		if pos == 0 && !f.m() { // half of the fifth bits
+		if pos == 0 && !f.m() { // the first half of the fifth bits
 			k.op("VPSRLD $16, Z%d, Z30", z)
 		}
 		return 4 - pos
@@ -438,7 +438,7 @@ func (k *laneDot) times(z, scales, i, to int) {
 		VPADDD Z%d, Z%d, Z%d`, t, z, z, z, to, to)
 }
 
-// super multiplies a block of Q4_K or Q5_K.
+// super multiplies a block of 256 values of Q4_K or Q5_K.
 func (k *laneDot) super() {
 	const scales, least, sum, more = 26, 28, 29, 30
 	if !k.fill {
@@ -597,7 +597,7 @@ func (k *laneDot) fifths(z, i, g, x int) {
 	k.products(a, b, x, x+32)
 }
 
-// nonlinear multiplies a block of IQ4_XS.
+// nonlinear multiplies a block of 256 values of IQ4_XS.
 func (k *laneDot) nonlinear() {
 	const upper, lower, sum = 26, 27, 29
 	if !k.fill {
@@ -633,7 +633,7 @@ func (k *laneDot) nonlinear() {
 		if i < 3 {
 			return
 		}
-		// Scale b has four bits in the lower part and two in the upper part, and is raised by 32.
+		// Scale b has four bits in the lower part and two in the upper part; it is stored plus 32.
 		k.op(`
 			VPSRLD $%d, Z%d, Z24
 			VPANDD.BCST laneFour<>(SB), Z24, Z24

@@ -39,7 +39,7 @@ func (e *emitter) emitPanelDots() {
 	for _, runs := range []int{16, 8, 1} {
 		for _, mins := range []bool{false, true} {
 			for _, rows := range []int{8, 4} {
-				if runs < 16 || !mins { // no format needs this kernel: codes of Q2_K are multiplied by their scales
+				if runs < 16 || !mins { // else unused: codes of Q2_K are multiplied by their scales
 					e.emitPanelDot(runs, mins, rows)
 				}
 			}

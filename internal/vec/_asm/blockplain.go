@@ -10,8 +10,8 @@ import "fmt"
 //	plain block of 32:   d, m float16; codes [32] int8
 //	                     value i is d·code + m
 //
-// Codes of PlainRaised are stored 64 too large: with at most seven bits, sums of two products are exact in 16 bits.
-// Those of PlainMins are not negative as they are, and PlainSigned is for codes of eight bits.
+// Codes of PlainRaised are stored plus 64: with at most seven bits, sums of two products are exact in 16 bits. Codes of
+// PlainMins are never negative and are stored unchanged. PlainSigned is for signed codes of eight bits.
 var (
 	plain32     = blockFormat{"Plain32", 32, 36, 7}
 	plainRaised = blockFormat{"PlainRaised", 256, plainBytes, 6}
@@ -45,7 +45,7 @@ func (e *emitter) emitUnpack() {
 	u.data()
 	u.blocks("Q2K", 84, plainMins, u.q2k)
 	u.blocks("Q3K", 110, plainRaised, u.q3k)
-	if u.wide() { // 32 bytes at a time, for panels
+	if u.wide() { // formats of panels unpack 32 bytes at a time
 		u.blocks("Q6K", 210, plainRaised, u.q6k)
 	}
 	u.blocks("IQ1S", 50, plainRaised, u.iq1s)
@@ -99,7 +99,7 @@ func (u unpacker) data() {
 	u.bytesTable("unpackParity", 32, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
 	u.bytesTable("unpackHalves", 32, func(i int) int { return i / 16 * 4 * (1 - min(1, i%4)) })
 	u.bytesTable("unpackPairs", 32, func(i int) int { return i / 4 * 2 * (1 - min(1, i%4)) }) // 0, 2, 4, 6, 8 ...
-	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // four words, each twice
+	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // four words, twice each
 	u.bytesTable("unpackTwiceMore", 32, func(i int) int { return 8 + i%16/4*2 + i%2 })
 	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 	u.bytesTable("unpackIQ4", 32, func(i int) int { return values[i%16] })
@@ -277,7 +277,8 @@ func (u unpacker) scalesMins() {
 		VMOVQ X0, %d(DI)`, plainD)
 }
 
-// q6k unpacks Q6_K: values are raised by 32, and by a further 32 to be raised by 64.
+// q6k unpacks Q6_K: its codes are the values plus 32, and another 32 is added, so that the stored codes are the values
+// plus 64.
 func (u unpacker) q6k() {
 	u.op(`
 		VPMOVSXBW 192(R8), Y0
@@ -324,8 +325,8 @@ func (u unpacker) q5k() {
 	}
 }
 
-// sixBits writes the scales and minimums of Q4_K and Q5_K as words: scales 0 to 3, minimums 0 to 3, then scales and
-// minimums 4 to 7.
+// sixBits writes the 6-bit scales and minimums of Q4_K and Q5_K as words: scales 0 to 3, minimums 0 to 3, then scales
+// and minimums 4 to 7.
 func (u unpacker) sixBits(y int) {
 	u.list(`
 		MOVQ 4(R8), R9
@@ -509,8 +510,8 @@ func (u unpacker) word(k int) {
 	}
 }
 
-// indices writes four indices to the words of R10: lower bytes from memory, and upper bits from R11, which a mask
-// spreads.
+// indices writes four indices to the words of R10. Their lower bytes are in memory; their upper bits are in R11, and
+// mask contains their places.
 func (u unpacker) indices(at int, mask string) {
 	u.op(`
 		MOVL %d(R8), R10

@@ -36,7 +36,7 @@ func (e *emitter) inverse(z int) {
 		VADDSS X28, X%d, X%d
 		VMOVSS X%d, (DX)
 		ADDQ $4, DX
-		VPCMPUD $5, X29, X%d, K1`, z+1, z+1, z+1, z) // true for magnitudes not below the minimum
+		VPCMPUD $5, X29, X%d, K1`, z+1, z+1, z+1, z) // true if the largest magnitude is not below the minimum
 	e.list(`
 		VDIVSS X{z}, X30, X{z+1}
 		VMOVAPS.Z X{z+1}, K1, X{z+1}

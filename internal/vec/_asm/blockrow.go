@@ -19,12 +19,12 @@ type rowFormat struct {
 	bytes  int // bytes of a block
 	scale  int // byte of d, followed by that of the minimums if there are any; -1 for IQ1_M
 	mins   bool
-	shift  int    // log2 of the factor by which sums are raised
+	shift  int    // log2 of the factor that sums are multiplied by
 	times  string // factor of d; empty for none
 	octets bool   // values are points of a grid of eight bytes
 	load   [4]string
 	x      func(k *rowDot)         // arranges x and the other data of a step
-	row    func(k *rowDot, s *set) // adds the products of a weight row
+	row    func(k *rowDot, s *set) // adds the products of a row of weights
 }
 
 // set holds the registers for one of two rows: t and the five registers after it are temporaries.
@@ -32,7 +32,7 @@ type set struct {
 	row, r       string
 	t, sum, mins int
 	indices      int    // byte of R12 at which indices are stored
-	mask, part   string // masks of signs
+	mask, part   string // names of the mask registers for signs
 }
 
 var rowSets = [2]*set{{"R8", "R9", 0, 6, 7, 1024, "K4", "K6"}, {"R10", "R11", 16, 22, 23, 1088, "K5", "K7"}}
@@ -50,7 +50,7 @@ func (s *set) names() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// in writes instructions that use the registers of a set.
+// in writes instructions with the register names of a set (see names).
 func (k *rowDot) in(s *set, format string, args ...any) {
 	k.op("%s", s.names().Replace(fmt.Sprintf(format, args...)))
 }
@@ -95,7 +95,7 @@ func (e *emitter) emitRowDots() {
 
 func (e *emitter) rowData() {
 	for q := range 4 {
-		run := func(i int) int { return i/32*8 + 2*q + i/16%2 } // run of sixteen values
+		run := func(i int) int { return i/32*8 + 2*q + i/16%2 } // the run of sixteen values that byte i belongs to
 		e.bytesTable(fmt.Sprintf("rowScales2K%d", q), 64, func(i int) int { return run(i) | i%2*0x80 })
 		e.bytesTable(fmt.Sprintf("rowScales3K%d", q), 64, func(i int) int { return run(i) | (1-i%2)*0x80 })
 		e.bytesTable(fmt.Sprintf("rowScales2S%d", q), 64, func(i int) int { return 4*q + i/16 | i%2*0x80 })
@@ -324,7 +324,7 @@ func (k *rowDot) q3k(s *set) {
 		VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Zt2, Zt1
 		VPBROADCASTD row32<>(SB), Zt3
 		VPSUBB Zt3, Zt1, Zt1`)
-	// Values are raised by four.
+	// The codes are the values plus four.
 	k.in(s, `
 		VPMOVSXBW Xt1, Yt3
 		VPMADDWD (CX), Yt3, Yt3
@@ -407,7 +407,8 @@ func (k *rowDot) iq2s(s *set) {
 	}
 }
 
-// iq1s multiplies IQ1_S: points are raised by eight, and each group of 32 values is raised or lowered by one.
+// iq1s multiplies IQ1_S: eight is added to the points of the grid, and each group of 32 values is raised or lowered by
+// one.
 func (k *rowDot) iq1s(s *set) {
 	k.in(s, `
 		VPMOVZXBW 2(ROW), Zt0
@@ -437,7 +438,8 @@ func (k *rowDot) iq1s(s *set) {
 	}
 }
 
-// iq1m multiplies IQ1_M: points are raised by eight, and each group of eight values is raised or lowered by one.
+// iq1m multiplies IQ1_M: eight is added to the points of the grid, and each group of eight values is raised or lowered
+// by one.
 func (k *rowDot) iq1m(s *set) {
 	k.in(s, `
 		VPMOVZXBW (ROW), Zt0
@@ -464,7 +466,7 @@ func (k *rowDot) iq1m(s *set) {
 	k.in(s, `
 		VPORD.BCST rowOnes<>(SB), Xt1, Xt1
 		VSHUFI32X4 $0, Zt1, Zt1, Zt1`)
-	// Values are raised by nine.
+	// The codes are the values plus nine.
 	k.in(s, `
 		VPMOVZXBW Xt1, Yt2
 		VPMADDWD (CX), Yt2, Yt2
@@ -482,7 +484,8 @@ func (k *rowDot) iq1m(s *set) {
 	}
 }
 
-// ternaryX is halvesX. Values are raised by one, and Z24 holds the negative of what this adds to the sums.
+// ternaryX loads x like halvesX. The codes are the values plus one, and Z24 holds the negative of what that adds to the
+// sums.
 func (k *rowDot) ternaryX() {
 	k.halvesX()
 	k.op(`

@@ -220,8 +220,8 @@ func (e *emitter) blockRow(f blockFormat, r int) {
 	}
 }
 
-// unpackPair writes the codes of a pair of blocks of 32 to register z; if raised is set, they are raised by an offset
-// to be unsigned.
+// unpackPair writes the codes of a pair of blocks of 32 values to register z. If raised is set, an offset is added to
+// them, so that they are unsigned.
 func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 	switch f {
 	case q80:

@@ -136,8 +136,8 @@ func (e *emitter) unpackOrdinary(c, t, to int) {
 		VPUNPCKHBW Z{c}, Z{t}, Z{to+1}`, "c", c, "t", t, "to", to)
 }
 
-// exponents writes the exponents of the scales of all rows, four rows at a time, and leaves at the
-// label where a scale is not a power of two that an exponent of bfloat16 can take up.
+// exponents writes the exponents of the scales of all rows, four rows at a time, and jumps to the label refused if a
+// scale is not a power of two, or is outside the range of bfloat16.
 //
 //	R12, R11 exponents of rows, of pairs   R8 places   BX rows left   R13 a row
 //	Z20 bits that are no exponent   Z21 least, Z22 largest scale
@@ -238,7 +238,7 @@ func (c *coded) rows(first, rows int, last bool) {
 	}
 }
 
-// lay stores the two registers of a row.
+// lay stores the two registers of a row in the tiles.
 func (c *coded) lay(z, row int) {
 	for step := range 2 {
 		c.op("VMOVDQU64 Z%d, %d(R11)", z+step, step*codedSlot/2+64*row)

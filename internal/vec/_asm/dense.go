@@ -92,7 +92,7 @@ func (e *emitter) emitParts(groups int) {
 		e.emit(tileload(memory{base: right[column], index: "R10", disp: part * tileBytes}, tileX+column))
 	}
 	times := func(group, column int) { e.emit(tdpbf16ps(tileX+column, tileW+group, 2*group+column)) }
-	rounded := func(part int) { // multiplies rounded rows by a part of columns
+	rounded := func(part int) { // multiplies the rounded numbers of rows by one of the two parts of the columns
 		columns(0, part)
 		for group := range groups {
 			rows(group, 0)
@@ -246,7 +246,7 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 		VBROADCASTSS %s, Z1
 		VCMPPS $0, Z1, Z15, K1
 		VXORPS Z0, Z0, K1, Z0
-		VXORPS Z15, Z15, K1, Z15`, v.konst("minusInf")) // base of a row without keys
+		VXORPS Z15, Z15, K1, Z15`, v.konst("minusInf")) // zero is the base of the weights of a row without keys
 	e.op("VMOVUPS Z15, denseSoftmaxArgs_most(AX)")
 	v.exp()
 	e.op(`
@@ -344,7 +344,7 @@ var belowConstants = []struct {
 	name string
 	word uint32
 }{
-	{"belowLeast", 0xC2AC0000}, // -86: exp is a normal number
+	{"belowLeast", 0xC2AC0000}, // lower bound of the argument: for -86 and above, exp is a normal number
 	{"belowMagic", 0x4B400000}, // 1.5 * 2^23: adding it rounds to an integer
 	{"belowLog2e", 0x3FB8AA3B},
 	{"belowLn2", 0x3F317218},

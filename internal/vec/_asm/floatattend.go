@@ -295,7 +295,7 @@ func (k floatAttend) values() {
 	k.ret()
 }
 
-// valueTile adds to the columns from byte at of a strip for some heads.
+// valueTile adds the weighted values of a strip to the sums of some heads, for the columns from byte at on.
 func (k floatAttend) valueTile(h0, heads, at, vecs, unroll int) {
 	acc := func(h, v int) int { return h*vecs + v }
 	free := heads * vecs

@@ -38,13 +38,10 @@ func (e *emitter) emitIndexQuery() {
 	e.ret()
 }
 
-// indexScores is the kernel that scores pairs of groups of keys, 32 at a time,
-// with pairs of blocks of heads, also 32 at a time: a pass. The weighted sum of
-// rectified products is two running sums for each key, over the blocks of heads
-// with even and with odd index, added at the end. Reading a tile right after
-// it was stored waits for the store to reach the cache, and tiles are stored when
-// the last product is done, so the products of a pass are stored during the next one, and
-// summed up in the same pass over the next pair of keys.
+// indexScores is the kernel that scores pairs of groups of keys, 32 at a time, with pairs of blocks of heads, also 32
+// at a time: a pass. The weighted sum of rectified products is two running sums for each key, over the blocks of heads
+// with even and with odd index, added at the end. A load of a tile that was just stored waits until the store has
+// reached the cache. So the products of a pass are stored during the next pass, and are summed up one pass later.
 //
 //	AX arguments   SI keys   CX pairs of groups left   BX scales   DI scores
 //	R11, R12 query, weights    R13 pairs of blocks of heads left
@@ -130,8 +127,8 @@ func (k indexScores) passes(multiply, sum bool) {
 	}
 }
 
-// rowsAt returns the rows of products to be summed up at a step. Rows at the beginning of a pass would wait for tiles
-// being stored, which have the same offsets in another page.
+// rowsAt returns the rows of products that are summed up at a step. Loads at the beginning of a pass would wait for
+// stores of tiles at the same offsets in another page, so no rows are read there while tiles are stored.
 func (indexScores) rowsAt(step int, stored bool) func(yield func(int) bool) {
 	const rows, steps, late = 16, 16, 4
 	return func(yield func(int) bool) {
@@ -166,7 +163,7 @@ func (k indexScores) storeTile(base string, t int) {
 	k.emit(tilestore(t, memory{base: base, index: "R9", disp: t * tileBytes}))
 }
 
-// clear begins the sums.
+// clear sets the sums to zero.
 func (k indexScores) clear() {
 	for i := range 4 {
 		k.op("VPXORD Z%d, Z%d, Z%d", i, i, i)

@@ -110,7 +110,7 @@ func (e *emitter) indexHeads() {
 		for m := range heads {
 			e.op("VBROADCASTSS %d(R8), Z%d", 4*m, weight+m%3)
 			for v := range 4 {
-				e.op("VMAXPS Z%d, Z%d, Z%d", 4*m+v, zero, 4*m+v) // the first operand, if one is NaN
+				e.op("VMAXPS Z%d, Z%d, Z%d", 4*m+v, zero, 4*m+v) // the result is NaN if the first operand is NaN
 				e.op("VFMADD231PS Z%d, Z%d, Z%d", 4*m+v, weight+m%3, sums+v)
 			}
 		}
@@ -124,7 +124,7 @@ func (e *emitter) indexHeads() {
 		if heads == most {
 			e.op("JMP %s", group)
 		} else {
-			e.op("JMP %s", done) // all that were left
+			e.op("JMP %s", done) // these were all heads that were left
 		}
 		e.at(fewer)
 	}

@@ -88,12 +88,12 @@ func (k indexOnce) turn() {
 		XCHGQ SI, R8`, 2*groupBytes)
 }
 
-// store writes the products of a pass to memory.
+// store writes tile t of the products of a pass to memory.
 func (k indexOnce) store(pass, t int) {
 	k.emit(tilestore(t, memory{base: "R15", index: "R9", disp: (4*pass + t) * tileBytes}))
 }
 
-// sum adds a row of the products of a pass.
+// sum adds one row of the products of a pass to the sums.
 func (k indexOnce) sum(pass, row int) {
 	k.addRow("R15", 4*pass*tileBytes, 128*pass, row)
 }

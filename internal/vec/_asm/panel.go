@@ -102,7 +102,7 @@ func (k *panel) fetch() {
 	k.at(none)
 }
 
-// fetchY prefetches the lines of y to which the tile will be written.
+// fetchY prefetches the lines of y that the current tile is written to.
 func (k *panel) fetchY() {
 	k.op(`
 		MOVQ panelArgs_ldy(AX), R9

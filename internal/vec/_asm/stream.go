@@ -55,7 +55,7 @@ const (
 	// An entry of the scales: table, scale.
 	entryBytes, entryScale = 16, 8
 
-	// groupFours is the number of groups of four rows in a unit.
+	// groupFours is the number of groups of four weight rows in a unit.
 	groupFours = groupRows / 4
 )
 
@@ -96,7 +96,7 @@ func (k *stream) write() {
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(0, false)
-	k.op("JMP %s", entry) // enters the loop after the phase that only multiplies
+	k.op("JMP %s", entry) // phase 0 has only filled, as there were no columns to multiply yet
 	k.at(loop)
 	k.phase(0, true)
 	k.nextX()
@@ -260,7 +260,8 @@ func (k *stream) fill(half, q int) {
 	}
 }
 
-// added counts the blocks whose sums were added. After the last block it advances to the sums of the next unit.
+// added counts the blocks whose sums were added to memory. After the last block of a unit it advances to the sums of
+// the next unit.
 func (k *stream) added() {
 	same := k.label("same")
 	k.op(`
@@ -354,8 +355,7 @@ func (k *stream) loadScale(before int) {
 	k.op("VBROADCASTSS %d(R11), Z%d", entryScale-before*entryBytes, streamScale)
 }
 
-// add adds register r of the sums of a block of a group, times their scale, to
-// those of all blocks.
+// add adds register r of the sums of a block, times their scale, to the sums over all blocks.
 func (k *stream) add(r int) {
 	to, t := at16("R8", 64*r), 8+r%4
 	k.op("VMOVUPS %d(DI), Z%d", streamBlock+64*r, t)

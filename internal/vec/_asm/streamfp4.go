@@ -311,7 +311,7 @@ func (k *streamFP4) steps(multiply, fill bool) {
 		}
 	}
 	product := func(i, j int) { k.emit(tdpbssd(streamX+j, streamW+i, i*n+j)) }
-	at := map[int]func(){ // tile instructions that precede a row
+	at := map[int]func(){ // tile instructions that precede the decoding of each row
 		0:  func() { loadX(0); loadW(0) },
 		4:  func() { product(0, 0); loadW(1) },
 		12: func() { product(1, 0) },
