@@ -17,8 +17,8 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: what has ended is not kept in memory, nothing is copied that is not needed, and the number 0
-// is a number like others.
+// Invariants of this file: no list keeps a reference to a job or a page that has ended, nothing is copied without need,
+// and the number 0 is handled like other page numbers and token ids.
 
 // empty reports whether all places of a list in memory are zero, including those after its end.
 func empty[T comparable](list []T) bool {
@@ -26,8 +26,8 @@ func empty[T comparable](list []T) bool {
 	return !slices.ContainsFunc(list[:cap(list)], func(v T) bool { return v != zero })
 }
 
-// The lists of the inbox keep nothing of requests that they handed over: neither when these are received nor when the
-// device is lost.
+// The lists of the inbox keep no reference to requests that were passed on, neither after the loop received them nor
+// after the device was lost.
 func TestTheInboxKeepsNothing(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		e := still(t, testmodel.V32(t), Config{})
@@ -63,7 +63,8 @@ func (d *reads) Read(dst []byte, src kernel.Tensor) error {
 	return d.Device.Read(dst, src)
 }
 
-// A page is copied from the device once for each tier that wants it, and the lists of copies keep no page afterwards.
+// A page is copied from the device once for each tier that stores it, and the lists of copies keep no reference to the
+// page afterwards.
 func TestPagesAreCopiedOnce(t *testing.T) {
 	alone(t, "the device of one rank counts")
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26}))
@@ -73,7 +74,7 @@ func TestPagesAreCopiedOnce(t *testing.T) {
 	d := &reads{Device: x.dev.(kernel.Device)}
 	x.dev = d
 	k := kv.Kept{Stored: prefix.Stored{Hash: prefix.Hash{1}, Tokens: tokens(1, 64)}, Page: 2, Window: -1}
-	for range 3 { // the host has it after the first time
+	for range 3 { // from the second round on host memory has the page
 		x.Leaving(k)
 		x.settle()
 	}
@@ -87,7 +88,8 @@ func TestPagesAreCopiedOnce(t *testing.T) {
 	}
 }
 
-// A fetched page that the pool has by now is dropped, and the next one is expected.
+// If the pool has a page before it was fetched from a tier, the fetched page is dropped, and the next page of the
+// prompt is expected.
 func TestAPageThatThePoolHasIsDropped(t *testing.T) {
 	alone(t, "one pool has the pages")
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26}))
@@ -143,7 +145,7 @@ type locking struct{ kernel.PageMover }
 func (locking) HostAlloc(n int64) ([]byte, error) { return make([]byte, n), nil }
 func (locking) HostFree([]byte) error             { return errFault }
 
-// Host memory of the tiers is the device's, and so are its errors.
+// The memory of host tiers is allocated and freed by the device, whose errors are returned.
 func TestPageLockedMemoryIsTheDevices(t *testing.T) {
 	p := pinned{locking{}}
 	if b, err := p.Take(7); len(b) != 7 || err != nil {
@@ -154,8 +156,8 @@ func TestPageLockedMemoryIsTheDevices(t *testing.T) {
 	}
 }
 
-// The parts of a page are those of its rows and of its window page, whatever their numbers; a page without a window
-// page, which has the number -1, has the former alone.
+// The parts of a page are the parts of its rows and of its window page, for any page numbers. A page without a window
+// page (number -1) has only the parts of its rows.
 func TestPartsOfPages(t *testing.T) {
 	alone(t, "parts are those of one rank")
 	e := still(t, testmodel.V4(t), tiered("", 2, 256, tier.Options{HostBytes: 1 << 28}))
@@ -176,7 +178,8 @@ func TestPartsOfPages(t *testing.T) {
 	}
 }
 
-// Any token may end reasoning, the first and the last of the vocabulary included. It is forced at the limit, once.
+// Every token of the vocabulary, including the first and the last, can be the token that ends reasoning. At the limit
+// this token is forced, once.
 func TestAnyTokenEndsReasoning(t *testing.T) {
 	g := Guide{MaxReasoning: 1}
 	for _, vocabulary := range []int{640, 641, 703} {

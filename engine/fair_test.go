@@ -42,7 +42,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 				floods = append(floods, open(t, e, r))
 			}
 			for range 40 {
-				floods[0].Next() // both floods run by then
+				floods[0].Next() // both floods run now
 			}
 			for i := range 3 {
 				collect(open(t, e, Request{Prompt: tokens(i, 12), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true,

@@ -153,7 +153,8 @@ func TestASecondRequestBesideALargeOne(t *testing.T) {
 	}
 }
 
-// Where the queue is full, a tenant with many small requests has its share of it; one without a request has a place.
+// If the queue is full, a tenant with many small requests may still queue up to its share, and a tenant without waiting
+// requests may queue one.
 func TestSharesOfAFullQueue(t *testing.T) {
 	b := backlog{most: 4}
 	for i, c := range []struct {
@@ -165,7 +166,7 @@ func TestSharesOfAFullQueue(t *testing.T) {
 			t.Errorf("request %d, of %s: %v; %+v", i, c.tenant, err, b)
 		}
 	}
-	for i := range 40 { // each of another tenant
+	for i := range 40 { // each request has its own tenant
 		before := b.waiting
 		if err := b.add(fmt.Sprint(i), 1); (err == nil) != (before < floodFactor*b.most) {
 			t.Errorf("request %d of the others, after %d sequences: %v", i, before, err)
@@ -191,7 +192,8 @@ func TestBackgroundRequestsDelayNobody(t *testing.T) {
 		return w.estimate("a", later), w.estimate("b", later), w.estimate("d", later)
 	}
 	for n := range 4 {
-		// Two turns of the first tenant; every request before the last of the second; none before that of another.
+		// Every turn takes a second: the next request of a waits for two turns of a and of b, that of b for all
+		// requests, and that of d for none.
 		if a, b, d := estimate(n); a != 5*time.Second || b != 7*time.Second || d != time.Second {
 			t.Errorf("with %d background requests, tenants a, b and d wait for %v, %v and %v, want 5s, 7s and 1s", n,
 				a, b, d)
@@ -675,7 +677,7 @@ func TestAPassIsRecordedWhole(t *testing.T) {
 	}
 }
 
-// The first error of a lost device stays, and each request is counted as failed only once.
+// After several errors of a lost device the first error is reported, and each request is counted as failed only once.
 func TestADeviceIsLostOnce(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	running(t, e)
@@ -764,7 +766,8 @@ func TestPagesOfRanksAreTheirOwn(t *testing.T) {
 }
 
 // Batches overlap on a device that computes while the host continues, unless NoOverlap is set or the model has n-gram
-// tables: the host looks up their rows by tokens that it must know before.
+// tables. The host looks up rows of these tables by tokens, so it must have the tokens of a batch before it forms the
+// next one.
 func TestWhenBatchesOverlap(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	for _, c := range []struct {
@@ -793,7 +796,7 @@ func TestInfoHasTheLimitsInForce(t *testing.T) {
 	}
 }
 
-// The description of an engine has every figure that the engine was opened with or that follows from it.
+// The description of an engine has all sizes and limits that the engine was opened with or that follow from them.
 func TestInfoDescribesTheEngine(t *testing.T) {
 	alone(t, "the figures are those of one rank")
 	c := Config{CacheTokens: 2000, ContextTokens: 700, StepTokens: 32, MaxRunning: 3, MaxQueue: 5, Clock: frozen{},
@@ -842,7 +845,8 @@ func TestLimitsOfTheScheduler(t *testing.T) {
 	}
 }
 
-// Passes have the limits of the configuration; those between the operations of others have one row of each sequence.
+// The limits of passes follow from the configuration. Passes that run between the operations of another pass have one
+// row for each sequence.
 func TestLimitsOfPasses(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{StepTokens: 24, MaxRunning: 7})
 	running(t, e)
@@ -881,7 +885,7 @@ func (owner) MemoryUse() kernel.MemoryUse { return kernel.MemoryUse{Weights: 17,
 
 func (m owning) Device() kernel.Machine { return owner{m.Model.Device().(kernel.Device)} }
 
-// On a device that reports its own memory, weights and scratch memory are those that it reports.
+// If a device reports its own memory, the reported weights and scratch memory are those of the device.
 func TestMemoryThatADeviceReports(t *testing.T) {
 	alone(t, "sizes are those of one rank")
 	e := still(t, testmodel.V32(t), Config{CacheTokens: 512})
@@ -905,8 +909,9 @@ func TestMemoryThatADeviceReports(t *testing.T) {
 	}
 }
 
-// Requests of a batch agree on a number of drafts where passes overlap: the adaptive ones whose next token is sampled.
-// For blocks they do so before the drafts are known, unless the drafter's confidence is worth the wait.
+// If passes overlap, requests with adaptive drafting whose next token is sampled get a common number of drafts in a
+// batch. For blocks this number is chosen before the drafts are known, unless using the drafter's confidence saves more
+// time than waiting for it costs.
 func TestHowABatchAgreesOnDrafts(t *testing.T) {
 	const block = 5
 	told := func() *spec.Controller { // confidence predicts which drafts are right
@@ -934,7 +939,7 @@ func TestHowABatchAgreesOnDrafts(t *testing.T) {
 		what           string
 		block          int
 		overlap, ahead bool
-		told           bool // confidence is worth the wait
+		told           bool // using the confidence saves more time than the wait costs
 		adaptive       bool
 		agree          int // requests
 		blind          bool

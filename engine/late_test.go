@@ -19,14 +19,15 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: nothing that was enqueued is left behind, and every error is reported to those whom it
-// concerns, however late it is found.
+// Invariants of this file: every pass that was enqueued is waited for, and every error is reported to all requests that
+// it affects, also if it is found late.
 
-// flights counts the passes that were enqueued and not waited for. Passes fail as the test says.
+// flights counts the passes that were enqueued and not waited for. draft, if set, is the error of enqueueing draft
+// passes.
 type flights struct {
 	runner
 	count int
-	draft error // of enqueueing a pass of the drafting layer
+	draft error // error of enqueueing a pass of the drafting layer
 }
 
 func (f *flights) End(s *step.Started) (step.Pending, error) {
@@ -78,7 +79,8 @@ func flying(t *testing.T, s stage) (*Engine, *Job, *flights, func()) {
 	return e, j, f, run
 }
 
-// An engine that stops at once waits for every pass that the device has: its memory is used until then.
+// An engine that is stopped at once waits for every pass on the device, because passes use memory that is freed
+// afterwards.
 func TestStoppingWaitsForTheDevice(t *testing.T) {
 	for _, s := range []stage{stageRunning, stageDrafting} {
 		e, j, f, run := flying(t, s)
@@ -94,7 +96,7 @@ func TestStoppingWaitsForTheDevice(t *testing.T) {
 	}
 }
 
-// If the device is lost in a pass of the drafting layer whose drafts the next batch has already, all requests end.
+// If the device is lost in a draft pass whose drafts are already inputs of the next batch, all requests end.
 func TestADeviceThatIsLostAfterTheNextBatch(t *testing.T) {
 	e, j, _, _ := flying(t, stageDrafting)
 	other := open(t, e, Request{Prompt: tokens(2, 20), Sampling: greedy(), MaxTokens: 9})
@@ -150,7 +152,8 @@ func TestDraftPassesThatAreNotEnqueued(t *testing.T) {
 	}
 }
 
-// A draft pass has the rows of its own batch, also after a batch failed whose draft pass was enqueued.
+// A draft pass contains only rows of its own batch. This also holds after a batch failed whose draft pass was already
+// enqueued.
 func TestDraftPassesAfterAFailedBatch(t *testing.T) {
 	e, failed, f, _ := flying(t, stageDrafting)
 	fails := true
@@ -176,8 +179,8 @@ func TestDraftPassesAfterAFailedBatch(t *testing.T) {
 	}
 }
 
-// A chain has the work and the row of its item in the draft pass that was enqueued, where rows of other items may have
-// no chain.
+// If the draft pass is already enqueued, a chain uses the work and the row that its item has in that pass; the items
+// between them may have no chain.
 func TestRowsOfChainsAhead(t *testing.T) {
 	e, _, _, _ := flying(t, stageDrafting)
 	d, b := e.loop.drafter, e.loop.last
@@ -192,7 +195,7 @@ func TestRowsOfChainsAhead(t *testing.T) {
 	d.chains, b.ahead.places[0] = chains, at
 }
 
-// A sequence that the scheduler refuses ends with an error; the requests beside it run.
+// A sequence that the scheduler refuses ends with an error; the other requests run.
 func TestASequenceThatCannotBeScheduled(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	running(t, e)
@@ -315,7 +318,8 @@ func (p *peeking) Do(op kernel.Op) error {
 	return p.Device.Do(op)
 }
 
-// If the last stream ends between the operations of a prompt, nobody waits during the others.
+// If the last stream ends between the operations of a prompt, no wait of streams is measured during the remaining
+// operations.
 func TestNobodyWaitsAfterTheLastStream(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	clock := &paced{}

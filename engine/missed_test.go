@@ -24,8 +24,8 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file, which answers do not show: no unneeded work is done; all work is counted and watched;
-// settings stay in effect.
+// Invariants of this file, which cannot be seen in answers: no unneeded work is done, all work is counted and watched,
+// and settings stay in effect.
 
 // A request whose choices all run does not count as a waiting request of its tenant: the tenant may queue another large
 // request.
@@ -48,7 +48,8 @@ func TestRequestsThatRunAreNotQueued(t *testing.T) {
 	}
 }
 
-// If an engine was told to stop at once, a later request to stop after all running requests does not delay the stop.
+// A request to stop at once stays in effect: a later request to stop after all running requests does not delay the
+// stop.
 func TestStoppingAtOnceStays(t *testing.T) {
 	in := newInbox(&Config{}, &tally{})
 	in.stop(true)
@@ -151,7 +152,7 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 	blocks := &drafter{setup: &setup{}}
 	blocks.info.Config.Model.Block = 5
 	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeExtend, Tokens: make([]int32, 3)})
-	if rows, prompts := blocks.size(p); rows != 10 || prompts { // no block is of a prompt
+	if rows, prompts := blocks.size(p); rows != 10 || prompts { // blocks of drafts contain no prompt rows
 		t.Errorf("%d rows of blocks, prompts %v", rows, prompts)
 	}
 	clock, idle := &ticks{now: time.Unix(1000, 0)}, spec.New(drafts(t, 2), 0)
@@ -383,7 +384,7 @@ func TestCountsOfExpertsAreReadAtIntervals(t *testing.T) {
 	}
 }
 
-// frozen is a clock that stands still.
+// frozen is a clock whose time does not change.
 type frozen struct{ machine }
 
 func (frozen) Now() time.Time { return time.Unix(1000, 0) }

@@ -77,8 +77,8 @@ func (m *broken) CountExperts() error { return m.fault("the counters of experts"
 
 func (m *broken) ReadExperts(*usage.Table) error { return nil }
 
-// An engine whose parts cannot all be made does not open, and the error says why. The same holds for the measure of its
-// memory as far as it needs these parts.
+// An engine does not open if one of its parts cannot be made; the error states the reason. Measure returns the same
+// errors for the parts that it needs.
 func TestAnEngineOpensWhole(t *testing.T) {
 	alone(t, "one device fails")
 	source, m := load(t, testmodel.V4(t), kernel.Options{}, nil)

@@ -15,13 +15,13 @@ import (
 // Invariants of this file: forming and enqueueing a batch while the previous one runs changes no answer, even if
 // requests end, fail, or are cancelled or preempted meanwhile. No page is leaked. Package sim tests more cases.
 
-// beside is a device that claims to compute asynchronously. Each call computes its result before it returns, so
+// beside is a device that reports that it computes asynchronously. Each call computes its result before it returns, so
 // operations run in the order of the calls, as on a real device.
 type beside struct{ kernel.Device }
 
 func (beside) Asynchronous() bool { return true }
 
-// overlapping prepares an engine on a device that claims to compute asynchronously.
+// overlapping prepares an engine on a device that reports that it computes asynchronously.
 func overlapping(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (*Engine, func()) {
 	t.Helper()
 	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device {

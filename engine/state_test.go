@@ -287,8 +287,8 @@ func TestItemsContinueFromTheirStates(t *testing.T) {
 	}
 }
 
-// A sequence whose state was lost with a failed batch is queued again, at most three times. One whose state can be
-// truncated to its cache, or that has none, stays where it is.
+// A sequence whose state was lost with a failed batch is queued again, at most three times. A sequence whose state can
+// be truncated to its cache, or that has no state, continues without being queued again.
 func TestALostStateRestartsItsSequence(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	running(t, e)

@@ -80,7 +80,7 @@ func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 	}
 	for _, mode := range modes {
 		e := e
-		if mode == respserver.Hangs { // only in this mode do requests wait in vain
+		if mode == respserver.Hangs { // only in this failure mode does a request wait for its whole time limit
 			e = hurried
 		}
 		store.Set(respserver.Works)

@@ -156,7 +156,7 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 		list := e.Plans()
 		apart, next := list[len(list)-2], list[len(list)-1]
 		if _, decodes := rowsOf(apart.Plan); decodes > 0 {
-			continue // the scheduler does not know the time of prompts well yet
+			continue // too few times of prompts have been measured for a good prediction
 		}
 		if got := e.Stats().LongestGap; got != apart.Took+next.Took || apart.Took == 0 {
 			t.Errorf("the separate batch took %v and the next batch %v; the longest gap is %v", apart.Took, next.Took,

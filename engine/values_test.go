@@ -218,7 +218,7 @@ func TestTheNextRowToRecord(t *testing.T) {
 	}
 }
 
-// A request drafts as many tokens as it asked for, an adaptive number if it asked for none, and nothing for 0.
+// A request drafts as many tokens as it requests, an adaptive number if it requests none, and nothing for 0.
 func TestTheDraftsOfARequest(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		in := &intake{drafts: spec.New(spec.Auto(), 0)}

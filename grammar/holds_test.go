@@ -27,8 +27,8 @@ func corpus(t *testing.T) (schemas, docs []string) {
 	return schemas, slices.Compact(docs)
 }
 
-// judged returns what the validator says about a document. able is false for a schema with references or patterns that
-// the validator cannot read.
+// judged returns the validator's result for a document. able is false for a schema with references or patterns that the
+// validator cannot read.
 func judged(schema, doc string) (bad error, able bool) {
 	defer func() {
 		if recover() != nil {
@@ -81,7 +81,8 @@ func TestGivenValuesAreJudgedAsByTheValidator(t *testing.T) {
 	}
 }
 
-// Every schema accepts, of all documents of the tests of this package, as many and those that the golden table has.
+// Each schema accepts exactly the documents that the golden table lists, out of all documents of the tests of this
+// package.
 func TestTableOfAcceptedDocuments(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	schemas, docs := corpus(t)

@@ -164,7 +164,8 @@ func TestCollectivesAreChecked(t *testing.T) {
 	}
 }
 
-// Drafts are compared with tokens only if rows have the columns that follow from each other and no gaps.
+// An operation that compares drafts with tokens is accepted only if the numbers of columns of its tensors match and
+// rows have no gaps.
 func TestComparisonsOfDraftsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(a *kernel.AcceptArgs)
@@ -191,7 +192,7 @@ func TestComparisonsOfDraftsAreChecked(t *testing.T) {
 	}
 }
 
-// Words are as many as were asked for; memory that is large enough is used again.
+// The buffer has the requested number of words; memory that is large enough is reused.
 func TestWordsOfABlock(t *testing.T) {
 	var w kernel.Words
 	var before *int32

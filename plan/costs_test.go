@@ -289,8 +289,8 @@ func TestDocumentsHoldTheTimes(t *testing.T) {
 	}
 }
 
-// Times of the H200 are quoted as measured for a GPU of its kind, whose memory makers and drivers count up to a tenth
-// differently, and as assumed for others.
+// Times of the H200 are quoted as measured for every GPU of this kind, and as assumed for other GPUs. The memory of
+// GPUs of one kind may differ by up to a tenth, depending on the maker and the driver.
 func TestTimesAreMeasuredOnlyOnTheirGPU(t *testing.T) {
 	h200 := hardware(t, "h200")
 	h := cost.H200()

@@ -76,9 +76,9 @@ func drawMost(d plantable.Draw, m *plan.Model) plan.Most {
 	return most
 }
 
-// Configurations, plans and bounds of many drawn settings equal those of the golden table. A line is short: what was
-// asked for, a few results, and a hash of all fields. TestTableOfPlans shows fewer plans in full; to see both plans of
-// a changed line in full, print the fields that are hashed here.
+// Configurations, plans and bounds of many drawn settings equal those of the golden table. A line is short: the
+// settings, a few results, and a hash of all fields. TestTableOfPlans shows fewer plans in full; to see both plans of a
+// changed line in full, print the fields that are hashed here.
 func TestTableOfDrawnPlans(t *testing.T) {
 	d := plantable.NewDraw(26)
 	names := append(plan.HardwareNames(), "cpu", "sm90", "sm90", "h100", "l4")

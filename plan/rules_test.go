@@ -160,7 +160,7 @@ func TestRangesLieWithinTheRows(t *testing.T) {
 }
 
 // Captured graphs exist on GPUs only, for batches of decode, verify or draft rows; piecewise graphs exist in the public
-// catalogue only. A refusal names what was asked for and what is supported, and what it suggests works.
+// catalogue only. A refusal names the requested and the supported value, and its suggestion works.
 func TestGraphsNeedADevice(t *testing.T) {
 	configs := map[string]Config{}
 	for _, hw := range HardwareNames() {

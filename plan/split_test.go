@@ -70,8 +70,8 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 	}
 }
 
-// On GPUs with the portable kernels rows are cut for a single sequence unless more are named, and the reason says which
-// of the two it was.
+// On GPUs with the portable kernels rows are cut for a single sequence unless more are named, and the reason states
+// which of the two cases applies.
 func TestSplitOfPortableKernels(t *testing.T) {
 	for _, c := range []struct {
 		running int

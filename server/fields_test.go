@@ -77,7 +77,7 @@ func TestRowsAreRecordedIfAsked(t *testing.T) {
 	}
 }
 
-// SGLang's endpoint refuses to return what the model does not have, and scores the prompt only if logprobs are
+// SGLang's endpoint refuses to return data that the model does not have, and scores the prompt only if logprobs are
 // requested.
 func TestNativeRequestsThatTheModelCannotAnswer(t *testing.T) {
 	e := newFake(saying("x"))
@@ -144,7 +144,7 @@ func TestPagesAreOfferedIfAsked(t *testing.T) {
 	}
 }
 
-// Generated tokens count only against a limit of tokens.
+// Generated tokens reduce a tenant's budget only if the tenant has a limit of tokens.
 func TestOutputWithoutALimitOfTokens(t *testing.T) {
 	q, _ := quotaOf(t, "a requests=3")
 	u := mustBegin(t, q, "a")
@@ -186,7 +186,8 @@ func TestExplainLimits(t *testing.T) {
 	}
 }
 
-// Browsers get the page, and every file of it, with headers that keep it apart from other pages and up to date.
+// The page and each of its files have headers that isolate them from other origins and make browsers check for newer
+// versions.
 func TestThePageHasItsHeaders(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
 	got := get(t, hs.URL+"/", "Accept", "text/html")

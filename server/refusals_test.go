@@ -26,9 +26,9 @@ func (mute) EncodeChat(*chat.Request, bool) ([]int32, error) {
 
 var paramOf = regexp.MustCompile(` ?"param":"[^"]*"`)
 
-// Every endpoint answers with the status, the code and the field of the golden table if it gets a body that is no
-// request, the name of another model, a query or an id that it does not know, or no key, if the server is draining, and
-// if the engine refuses the request.
+// Every endpoint answers with the status, the code and the field of the golden table in these cases: the body is not a
+// request, the model has another name, a query or an id is unknown, the key is missing, the server is draining, or the
+// engine refuses the request.
 func TestTableOfRefusals(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("user-key"))
 	if err != nil {

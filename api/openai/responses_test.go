@@ -282,7 +282,8 @@ func TestAResponseStatesItsRequest(t *testing.T) {
 	}
 }
 
-// A choice of a tool that cannot be made, and parts that belong to other types, are refused with their words.
+// Requests for a tool choice, a format or a part that cannot be used are refused with a message that names the field
+// and what to send.
 func TestRefusedChoicesNameWhatIsMissing(t *testing.T) {
 	checkRejections(t, strictChat, []rejection{
 		{"a call without tools", chatWith(`"tool_choice":"required"`), "tool_choice", "invalid_value",

@@ -123,7 +123,7 @@ func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	}
 	ended := time.Now()
 	await.True(t, "memory goes back", func() bool { return resident() <= mostIdle })
-	most := metric("go_memstats_heap_sys_bytes") // the largest size of the heap, even if memory was returned soon
+	most := metric("go_memstats_heap_sys_bytes") // peak heap size, also if memory was returned soon afterwards
 	t.Logf("%.0f MB before, a heap of %.0f MB during, %.0f MB %.0f s after the flood", before/1e6, most/1e6,
 		resident()/1e6, time.Since(ended).Seconds())
 	if most < 1.3*mostIdle {

@@ -198,7 +198,7 @@ func TestInspectUsage(t *testing.T) {
 	}
 }
 
-// inspect lists missing tensors for both kinds of files and exits with status 1.
+// inspect lists missing tensors for checkpoint folders and GGUF files and exits with status 1.
 func TestInspectNamesMissingTensors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "part")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -239,8 +239,8 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// Formats whose values come from a table or a lattice lose no more than their bits allow, also in blocks of one sign,
-// of zeros, and with values that the format cannot hold.
+// In formats whose values come from a table or a lattice, the error of a block is at most what the number of bits
+// allows. This is tested for blocks of one sign, of zeros, and with values that the format cannot represent.
 func TestLatticesComeBack(t *testing.T) {
 	values := randomValues(12 * 256)
 	for i := range values[1024:1536] {
@@ -300,7 +300,8 @@ func TestImportantValuesLoseLess(t *testing.T) {
 	}
 }
 
-// A block of an even number of negative values holds an odd number as the nearest even one, in the least value.
+// These formats store an even number of negative signs for each eight values. If the values have an odd number, the
+// sign of the smallest value is changed.
 func TestLatticeSignsAreEven(t *testing.T) {
 	src := make([]float32, 256)
 	for i := range src {
@@ -317,8 +318,8 @@ func TestLatticeSignsAreEven(t *testing.T) {
 	}
 }
 
-// Values like those of a model's weights, with a standard deviation of 0.02 and a few large ones, lose no more than the
-// bits of a format allow, whatever their sign and scale. Every format with an encoder has a bound.
+// Values with the distribution of a model's weights, a standard deviation of 0.02 with a few outliers, are restored
+// within the error bound of each format, for any sign and scale. Every format with an encoder has a bound.
 func TestWeightsOfModelsComeBack(t *testing.T) {
 	bounds := map[Format]float64{Q4_0: 0.1, Q5_0: 0.05, Q8_0: 0.0072, Q2_K: 0.3, Q3_K: 0.165, Q4_K: 0.08, Q5_K: 0.041,
 		Q6_K: 0.0225, IQ4_NL: 0.086, IQ4_XS: 0.086, IQ3_S: 0.15, IQ3_XXS: 0.195, IQ2_S: 0.275, IQ2_XS: 0.32,
@@ -359,7 +360,7 @@ func TestWeightsOfModelsComeBack(t *testing.T) {
 				f.Decode(got, data)
 				bound := most
 				if of != nil {
-					bound *= 1.2 // values with small inputs lose more
+					bound *= 1.2 // errors of values with small inputs count less, so they grow
 				}
 				if e := relative(got, x); !(e < bound) {
 					t.Errorf("%v times %v: relative error %.4f, want below %.3f (importance %v)", f, scale, e, bound,

@@ -41,7 +41,7 @@ func TestWholeBlocksHaveTheirValues(t *testing.T) {
 	}
 }
 
-// Drawn blocks have the standard deviation that was asked for, and about as many negative values as positive ones.
+// Drawn blocks have the standard deviation that was requested, and about as many negative values as positive ones.
 func TestDrawnBlocksAreSpreadAsAsked(t *testing.T) {
 	drawn := 0
 	for _, f := range Formats() {

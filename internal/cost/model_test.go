@@ -36,8 +36,8 @@ func TestRowsOfAPromptAreDividedAtTheThreshold(t *testing.T) {
 	}
 }
 
-// Before any measurement a batch has the guessed time of its decodes, and in addition of each kind of prompt rows that
-// it has.
+// Before any measurement, the estimated time of a batch is the guessed time of its decodes plus a guessed time for each
+// kind of prompt rows in it.
 func TestGuessedTimes(t *testing.T) {
 	m := NewModel()
 	for _, c := range []struct {

@@ -64,7 +64,7 @@ func TestWeightsThatAreDrawnHaveToFit(t *testing.T) {
 	}
 }
 
-// One core is left for the thread that serves the GPU, unless fewer threads were asked for.
+// One core is left for the thread that serves the GPU, unless fewer threads were requested.
 func TestThreadsThatComputeExperts(t *testing.T) {
 	cores := runtime.GOMAXPROCS(4)
 	defer runtime.GOMAXPROCS(cores)

@@ -72,7 +72,8 @@ func renderText(src string, vars map[string]Value) (string, error) {
 	return out.String(), err
 }
 
-// Operators between values, and tests, filters and methods of a value, give what they give in Jinja2, or fail as there.
+// Expressions with operators between values, and with tests, filters and methods of values, have the results of Jinja2,
+// or fail where Jinja2 fails.
 func TestExpressionsAreThoseOfJinja2(t *testing.T) {
 	var products struct {
 		Lists map[string][]string

@@ -236,8 +236,8 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 	}
 }
 
-// A preempted sequence has had its first token, and a sequence whose rows are scored, recorded or replayed does not
-// wait only for a first token: none of them delays decodes.
+// These sequences do not delay decodes: a preempted sequence already has its first token, and a sequence with scored,
+// recorded or replayed rows does not wait only for a first token.
 func TestOnlyFirstSequencesComeApart(t *testing.T) {
 	for name, q := range map[string]*Sequence{
 		"preempted": {Preempted: 1},

@@ -176,7 +176,7 @@ func TestASmallChatBesideAFlood(t *testing.T) {
 		early, worst, step := time.Duration(0), time.Duration(0), twoCores.Pass+maxRunning*twoCores.Decode
 		for i := range 24 {
 			took := first(20 + i)
-			if i < 4 { // the engine does not know the time of such prompts well yet
+			if i < 4 { // too few times of such prompts have been measured for a good prediction
 				early = max(early, took)
 			} else {
 				worst = max(worst, took)

@@ -187,8 +187,8 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 	}
 }
 
-// Blocks that do not pay cost little: on a machine whose draft pass takes two steps, drafts that are accepted half the
-// time are stopped after a few drafts, and sooner for later requests. Drafts that save time continue.
+// Blocks that save no time add little time. On a machine whose draft pass takes two steps, drafts that are accepted
+// half the time are stopped after a few drafts, and sooner for later requests. Drafts that save time continue.
 func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 	const tokens = 384
 	for _, c := range []struct {

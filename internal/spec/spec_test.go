@@ -75,7 +75,7 @@ func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances 
 	return seconds, drafted
 }
 
-// Automatic drafting is nearly as fast as the best fixed depth, and as plain decoding if drafting does not pay.
+// Automatic drafting is nearly as fast as the best fixed depth, and as plain decoding if drafting saves no time.
 func TestAutoFindsTheDepthThatPays(t *testing.T) {
 	good := []float64{0.99, 0.95, 0.9, 0.9, 0.85, 0.85, 0.8}
 	half := []float64{0.99, 0.5, 0.45, 0.4, 0.4, 0.4, 0.4}

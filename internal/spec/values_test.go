@@ -147,8 +147,8 @@ func TestLateDraftPasses(t *testing.T) {
 	}
 }
 
-// Until a pass of the target and one of the drafter were measured, one draft is made, and blocks are neither cut nor
-// change what confidences are worth.
+// Until a pass of the target and one of the drafter were measured, one draft is made, blocks are not cut, and the
+// estimated gain from confidences does not change.
 func TestUnknownTimesDecideNothing(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -232,8 +232,9 @@ func TestADraftWithoutConfidence(t *testing.T) {
 	}
 }
 
-// What confidences are worth follows, a fiftieth with each step, the time that the best number of drafts saves compared
-// with the number chosen from acceptance rates, for all sequences together.
+// The estimated gain from confidences is a running mean, changed by a fiftieth with each step. A step's gain is the
+// time that the best number of drafts saves compared with the number chosen from acceptance rates, for all sequences
+// together.
 func TestTheWorthOfConfidences(t *testing.T) {
 	c := New(Auto(), 5)
 	timed(c, 1, 1)
@@ -275,8 +276,8 @@ func TestTheWorthOfConfidences(t *testing.T) {
 	}
 }
 
-// The wait for a decision is the shortest one so far, which longer waits raise slowly, and none by more than three
-// times counts.
+// The estimated wait for a decision is the shortest measured wait. Longer waits increase it slowly, and each counts as
+// at most three times the estimate.
 func TestWaitsForADecision(t *testing.T) {
 	c := New(Auto(), 5)
 	for i, x := range []struct{ waited, want float64 }{{8, 8}, {2, 2}, {3, 2 + 0.02}, {1, 1}, {100, 1 + 0.04}} {

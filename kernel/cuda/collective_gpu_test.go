@@ -219,7 +219,7 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 		return time.Since(begun)
 	}
 	for r := range 3 {
-		launch(r) // in sequence: each rank but the last also misses those after it
+		launch(r) // one after the other: each rank but the last also waits for the ranks after it
 	}
 	for r, least := range []uint32{2, 3, 4} {
 		if f := p.fault(r); f < least || f > 4 {

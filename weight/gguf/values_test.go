@@ -22,7 +22,7 @@ func TestTensorsAreAligned(t *testing.T) {
 	}
 }
 
-// Splits hold as many tensors as they say: neither fewer nor more.
+// A file is refused if the number of its tensors differs from the number that its metadata states.
 func TestSplitsHoldAllTensors(t *testing.T) {
 	for said, ok := range map[int32]bool{1: false, 2: true, 3: false} {
 		dir := t.TempDir()

@@ -33,7 +33,7 @@ func TestTableOfLaunches(t *testing.T) {
 		name  string
 		major int
 		apart bool
-		every bool // every field of arguments is listed, and the packing of weights
+		every bool // all fields of arguments are listed, including the packing of weights
 	}{{"hopper", 9, false, true}, {"portable", 8, false, true}, {"apart", 9, true, false}} {
 		gpu := cuda.OpenDetached(cuda.Properties{Name: "detached", Major: tier.major, SMs: 132,
 			SharedOptinBytes: 232448, MemoryBytes: 1 << 37, ClusterLaunch: tier.major == 9})
@@ -258,7 +258,7 @@ func written(v reflect.Value, path string, named func(cuda.Ptr) string, listed f
 	return out.String()
 }
 
-// A batch without rows is accepted. Where an operation still launches a kernel, it is one that has other rows.
+// A batch without rows is accepted. If an operation launches a kernel nevertheless, that kernel processes other rows.
 func TestBatchesWithoutRows(t *testing.T) {
 	gpu := cuda.OpenDetached(cuda.H200)
 	d, err := On(gpu)

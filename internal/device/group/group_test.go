@@ -369,7 +369,7 @@ func TestTheFreeMemoryOfRanks(t *testing.T) {
 	}
 }
 
-// A tensor that one rank has is written there only, and read from there.
+// A tensor of a single rank is written and read on that rank only.
 func TestATensorOfOneRank(t *testing.T) {
 	g := open(t, 3, Options{Compare: true})
 	b, err := g.Alloc(8)

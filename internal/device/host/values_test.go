@@ -14,8 +14,9 @@ import (
 	"sparrow/sample"
 )
 
-// The reference and the CPU device share the operations of this file, so that a comparison of both finds no error in
-// them: their values are literals here. Every index that an operation reads is checked up to its bounds.
+// The reference and the CPU device share the operations of this file, so comparing the two devices would not find an
+// error in them. Therefore the expected values are literals here. Every index that an operation reads is checked up to
+// its bounds.
 
 // ints returns an i32 tensor with the given values.
 func ints(t *testing.T, rows, cols int, v ...int32) kernel.Tensor {
@@ -61,15 +62,15 @@ func TestViewsHaveEveryElement(t *testing.T) {
 	}
 }
 
-// A place gets the token after the accepted drafts, or the word for their number. A draft is accepted if its token and
-// those of the drafts before it are in their ranges.
+// The output of a place is the target's token after the accepted drafts or, for a place of words, the word for the
+// number of accepted drafts. A draft is accepted if its token and those of the drafts before it are in their ranges.
 func TestAcceptedDrafts(t *testing.T) {
 	// Sequence 0 begins at token 0 with two drafts, sequence 1 at token 3 with one draft and a range that accepts none.
 	drafts := []int32{0, 5, 5, 7, 9, 3, 2, 2, 1, 0}
 	for _, c := range []struct {
 		name   string
 		tokens [5]int32
-		want   []int32 // of places 0 to 3
+		want   []int32 // outputs of places 0 to 3
 	}{
 		{"all accepted", [5]int32{5, 9, 40, 2, 60}, []int32{40, 102, 60, 201}},
 		{"the lowest of a range", [5]int32{5, 7, 40, 2, 60}, []int32{40, 102, 60, 201}},
@@ -109,7 +110,7 @@ func TestAcceptedDrafts(t *testing.T) {
 	}
 }
 
-// Rows with keys count their experts, padding does not.
+// The chosen experts of rows with keys are counted, those of padding rows are not.
 func TestTallies(t *testing.T) {
 	a := kernel.TallyArgs{Counts: ints(t, 1, 4, 10, 20, 30, 40), IDs: ints(t, 4, 2, 0, 3, 3, 1, 2, 2, 3, 0),
 		Seen: ints(t, 4, 1, 1, 5, 0, -1)}
@@ -157,7 +158,8 @@ func TestTakenRows(t *testing.T) {
 	}
 }
 
-// The keys of a window and of compressed entries follow each other, each after its base; absent keys stay absent.
+// The combined list has the keys of the window and then the compressed entries, each increased by the base of its
+// stream; -1 stays -1.
 func TestCombinedKeys(t *testing.T) {
 	out := ints(t, 3, 128)
 	a := kernel.CombineArgs{Out: out, Lens: ints(t, 3, 1), Window: ints(t, 3, 3, 4, -1, 6, 1, 2, 3, 7, 8, 9),
@@ -234,7 +236,7 @@ func TestSpreadPools(t *testing.T) {
 	}
 }
 
-// Sequences of linear attention have rows of the pass, a slot and rows that were held back.
+// The rows, the slot and the held-back rows of a sequence of linear attention are checked up to their bounds.
 func TestSequencesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -336,8 +338,8 @@ func TestWidenedRows(t *testing.T) {
 	}
 }
 
-// Blocks of scores have the largest score of their keys, the block of the last key infinity; rows with few keys are not
-// written.
+// The value of a block is the largest score of its keys; the block of the last key has infinity. Rows with few keys are
+// not written.
 func TestLargestScoresOfBlocks(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, c := range []struct {
@@ -367,7 +369,7 @@ func TestLargestScoresOfBlocks(t *testing.T) {
 	}
 }
 
-// Rows of attention over whole sequences have a row of the page table with enough pages, all in the pool.
+// A row of attention over whole sequences must have a row of the page table with enough pages, all of them in the pool.
 func TestKeysOfWholeSequencesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -392,8 +394,8 @@ func TestKeysOfWholeSequencesAreChecked(t *testing.T) {
 	}
 }
 
-// The first site of hyper-connections reads the first stream, later ones with the coefficients of the site before; each
-// leaves its own for the next.
+// The first sublayer with hyper-connections uses only the first stream. A later sublayer uses the coefficients that the
+// previous sublayer stored. Each sublayer stores the coefficients for the next one, if there is one.
 func TestCarriedCoefficients(t *testing.T) {
 	a := &kernel.HyperPreArgs{}
 	if got := Carry(a, 0, []float64{5, 6}); !slices.Equal(got, []float64{5, 6}) {
@@ -485,7 +487,7 @@ func TestReplacedExperts(t *testing.T) {
 	}
 }
 
-// Rows of a table are read by numbers that it has.
+// Only rows that the table has can be read.
 func TestNumbersOfTableRows(t *testing.T) {
 	for id, want := range map[int32]string{0: "", 3: "", 4: "row 4 is outside the 4 rows", -1: "row -1 is outside"} {
 		a := &kernel.TableArgs{IDs: ints(t, 2, 2, 0, 1, 2, id), Table: &kernel.Table{Values: floats(t, 4, 2)}}
@@ -493,7 +495,8 @@ func TestNumbersOfTableRows(t *testing.T) {
 	}
 }
 
-// Tokens are drawn for every row that has parameters, with scratch memory for any vocabulary; other rows keep theirs.
+// Tokens are sampled for every row with sampling parameters, with scratch memory for a vocabulary of any size; the
+// tokens of other rows do not change.
 func TestDrawnTokens(t *testing.T) {
 	var s Sampler
 	for _, vocabulary := range []int{3, 200, 5} {
@@ -526,7 +529,7 @@ func TestDrawnTokens(t *testing.T) {
 	}
 }
 
-// A CPU is one device, and computes with the matrices that it prepared.
+// A CPU has the single device number 0, and it accepts only matrices that it prepared itself.
 func TestOneDeviceAndItsMatrices(t *testing.T) {
 	if err := OneDevice(kernel.Options{}); err != nil {
 		t.Error(err)
@@ -543,7 +546,7 @@ func TestOneDeviceAndItsMatrices(t *testing.T) {
 	}
 }
 
-// Keys that are moved to another page have there the bytes of keys that are encoded there, for every layout.
+// Keys that are moved to another page have the same bytes as keys that are encoded for that page, in every layout.
 func TestMovedKeys(t *testing.T) {
 	for _, kind := range []layout.Kind{layout.IndexPage132, layout.IndexPage68, layout.V41Index68,
 		layout.IndexF32Row512} {

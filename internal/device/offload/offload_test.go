@@ -368,8 +368,8 @@ func TestRowsOfBF16(t *testing.T) {
 	}
 }
 
-// A message that does not fit the mailbox or the layer is answered with an error that says why; the next message is
-// computed.
+// A message that does not fit the mailbox or the layer is answered with an error that states the reason; the next
+// message is computed.
 func TestMessagesThatDoNotFit(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	w := weights(t, r, kernel.BF16)

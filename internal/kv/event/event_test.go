@@ -214,7 +214,7 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	gpu, cpu, disk := listener{q, GPU}, listener{q, CPU}, listener{q, Storage}
 	for _, l := range []listener{gpu, cpu, disk} {
 		var salt []byte
-		if l == gpu { // the other tiers do not know the salt
+		if l == gpu { // salts are not known in the other tiers
 			salt = []byte("s\xff")
 		}
 		l.Stored(prefix.Stored{Hash: a, Parent: root, Root: root, Salt: salt, Tokens: []int32{1, 2}})
@@ -388,7 +388,7 @@ func (f *follower) replay(from uint64) error {
 	}
 }
 
-// settle reads until the follower knows everything that was published.
+// settle reads until the follower has received everything that was published.
 func (f *follower) settle(p *Publisher, c *cache) {
 	f.t.Helper()
 	c.store()

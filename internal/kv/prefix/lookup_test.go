@@ -177,7 +177,7 @@ func TestLookupsOfOneBranchComputeNoHashes(t *testing.T) {
 	hashes("aabbcc", 3, 1)
 }
 
-// What an index reports of a page: whether it is stored, whether it is idle, and what it follows.
+// An index reports for each page whether it is stored, whether it is idle, and after which page it follows.
 func TestWhatIsKnownOfAPage(t *testing.T) {
 	ix := newIndex(t, Config{Pages: 8, PageTokens: 2})
 	add(t, ix, "", "aabb", 1, 2)

@@ -268,7 +268,7 @@ func TestPagesOfAStoreExpire(t *testing.T) {
 	}
 }
 
-// A page has at least one token and one byte, at most as many bytes as a length can tell, and names of a bounded
+// A page has at least one token and one byte, at most as many bytes as a length field can state, and names of a bounded
 // length.
 func TestSpecsAreChecked(t *testing.T) {
 	name := strings.Repeat("x", maxNameBytes)

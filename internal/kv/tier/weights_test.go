@@ -14,7 +14,7 @@ import (
 // Invariants of this file: no page leaves the machine before all weights have been read, and no page computed with
 // other weights is used.
 
-// sampled returns the spec of an engine that knows only a sample of its weights.
+// sampled returns the spec of an engine that has read only a sample of its weights.
 func sampled() Spec {
 	s := paged
 	s.Weights, s.Whole, s.Local = Fingerprint{1}, false, Fingerprint{1}

@@ -59,8 +59,8 @@ func TestTokenMap(t *testing.T) {
 	}
 }
 
-// Every id needs a token: of the vocabulary, or an added one, which has its own text and replaces another. Tokens of
-// ids beyond the vocabulary are ignored.
+// Every id must have a token, either in the vocabulary or as an added token. An added token has its own key, and
+// replaces a token of the vocabulary with the same id. Tokens with ids beyond the vocabulary are ignored.
 func TestTokensOfMaps(t *testing.T) {
 	for _, c := range []struct {
 		vocab, added string

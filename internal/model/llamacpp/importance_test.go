@@ -74,7 +74,7 @@ func TestImportanceIsRead(t *testing.T) {
 	}
 }
 
-// Files that are cut off, or have invalid values, end with an error that says what was found.
+// Files that are cut off, or have invalid values, end with an error that states what was found.
 func TestHostileImportance(t *testing.T) {
 	refused := func(what string, data []byte, want string) {
 		t.Helper()
@@ -115,7 +115,8 @@ func TestHostileImportance(t *testing.T) {
 	}
 }
 
-// With an importance matrix, values with large inputs lose less; one of another model is refused.
+// With an importance matrix, the errors of values with large inputs are smaller. An importance matrix of another model
+// is refused.
 func TestImportanceWeighsErrors(t *testing.T) {
 	const name, cols = "blk.1.ffn_gate_exps.weight", 256
 	m := *models(t)["builtin"]

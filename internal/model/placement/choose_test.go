@@ -254,7 +254,8 @@ func TestTheOneMethodLosesLess(t *testing.T) {
 	}
 }
 
-// A device without memory for experts is no reason to refuse them: what is missing is memory of the host.
+// If all experts must be in host memory and do not fit there, the error names host memory, also for a device without
+// memory for experts.
 func TestTheMissingMemoryIsNamed(t *testing.T) {
 	for device, host := range map[int64]bool{-1: false, 0: true, 1: true} {
 		if _, err := Choose(flash(device, gib)); !errors.Is(err, ErrNoRoom) || errors.Is(err, ErrHost) != host {

@@ -148,7 +148,7 @@ type outcome struct {
 	experts  [][]int32
 }
 
-// take appends the choices of the next recorded row, which sees the given number of tokens.
+// take appends the choices of the next recorded row, which attends to the given number of tokens.
 func (o *outcome) take(res step.Result, row, seen int, s *record.Shape) {
 	for l := range s.Layers {
 		o.selected = append(o.selected, slices.Clone(res.Selected(l, row)))

@@ -17,7 +17,7 @@ import (
 // Invariants of this file: virtual times and the results that tests of schedulers and of capacity planning rely on have
 // the values of their definitions.
 
-// watch is a clock that stands still except in Sleep, whose times it keeps.
+// watch is a clock whose time changes only in Sleep; it records the durations of these calls.
 type watch struct {
 	now    time.Time
 	sleeps []time.Duration
@@ -30,7 +30,7 @@ func (w *watch) Sleep(d time.Duration) {
 	w.sleeps = append(w.sleeps, d)
 }
 
-// prices have a different unit for each part, so that a time tells how often each part was counted.
+// prices have a different unit for each part, so that a time shows how often each part was counted.
 var prices = Cost{Pass: 16 * time.Second, Row: 16 * time.Millisecond, Decode: 16 * time.Microsecond,
 	Keys: 16 * time.Microsecond}
 
@@ -96,8 +96,8 @@ func TestAPassTakesTheSumOfItsCosts(t *testing.T) {
 	}
 }
 
-// The results of a pass that was enqueued behind another one are there when both have been computed; time that the
-// device was idle is not saved up.
+// The results of a pass that was enqueued after another one are available when both have been computed. Time in which
+// the device was idle does not shorten later passes.
 func TestEnqueuedWorkIsComputedInOrder(t *testing.T) {
 	w := &watch{}
 	d := NewDevice(Settings{Time: w, Beside: true})
@@ -132,8 +132,8 @@ func TestEnqueuedWorkIsComputedInOrder(t *testing.T) {
 	}
 }
 
-// A divided pass takes an equal share of its time in each of its parts, computes its results with the last part, and
-// keeps a fault of its first part to itself.
+// A divided pass takes an equal share of its time in each of its parts and computes its results in the last part. A
+// fault of its first part changes these results, and no operation outside of the pass.
 func TestPartsOfAPassTakeEqualTimes(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -183,7 +183,7 @@ func TestPartsOfAPassTakeEqualTimes(t *testing.T) {
 }
 
 // A draft pass takes an eighth of the time of a decode pass with as many rows and without keys. The drafting layer of a
-// model predicts the token that the target gives most weight, for two of three hashes.
+// model predicts the target's most probable token, for two of three hashes.
 func TestADraftPassTakesAnEighth(t *testing.T) {
 	for _, windows := range []bool{false, true} {
 		w := &watch{}
@@ -283,8 +283,8 @@ func TestResultsOfDifferentKindsInOnePass(t *testing.T) {
 	}
 }
 
-// A state is restored only at a page border with a window page that holds the tokens before it, and is used only by its
-// own model, until it is released, at its own position.
+// A state is restored only at the end of a page, with a window page that holds the tokens before it. A state can be
+// used only by its own model, at its own position, and until it is released.
 func TestStatesAreChecked(t *testing.T) {
 	b := newBench(t, Shape{Vocab: 50, Context: 700, Windows: true}, NewDevice(Settings{}))
 	m := b.model.(*Windowed)
