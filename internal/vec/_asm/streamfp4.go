@@ -85,7 +85,7 @@ func (k *streamFP4) write() {
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(false)
-	k.op("JMP %s", entry) // enters the loop after the phase that only multiplies
+	k.op("JMP %s", entry) // the first phase has only filled, as there was nothing to multiply yet
 	k.at(loop)
 	k.phase(true)
 	k.nextX()
