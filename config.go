@@ -215,8 +215,8 @@ func (c *Config) Validate() error {
 			"want 0 or more", t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
-		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1",
-			c.DraftAccept))
+		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 to 1; 0 compares drafts with the "+
+			"target's tokens", c.DraftAccept))
 	}
 	if c.NUMA && c.Ranks > 1 {
 		errs = append(errs, fmt.Errorf("NUMA (--numa) divides the threads of one device, but Ranks (--ranks) is %d; "+

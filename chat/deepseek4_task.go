@@ -32,7 +32,7 @@ func v4Task(req Request) (string, error) {
 			strings.Join(v4Tasks, ", "))
 	case !req.AddGenerationPrompt:
 		return "", fieldError("chat_template_kwargs.task",
-			"requests a reply, but the prompt does not end with the start of a reply")
+			"requests a reply, but add_generation_prompt is false; send true, or omit the task")
 	}
 	return task, nil
 }

@@ -109,7 +109,7 @@ func (s *Shape) selections(row *Row, scratch []int32) (list [][]byte, err error)
 	}
 	for i, l := range byLayer {
 		if l != nil && l.Keys != row.Position+1 {
-			return nil, fmt.Errorf("layer %d: keys is %d; a row at position %d sees %d", i, l.Keys, row.Position,
+			return nil, fmt.Errorf("layer %d: keys is %d; a row at position %d attends to %d", i, l.Keys, row.Position,
 				row.Position+1)
 		}
 		if l != nil && l.As != nil && *l.As != s.Layers[i].As {

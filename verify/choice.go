@@ -140,7 +140,8 @@ func (d *follower) followKeys(a kernel.SelectArgs) error {
 				d.keys.add(selectionMargin(scores, own, other), most, scale)
 			}
 		} else if !slices.Equal(own, other) {
-			return fmt.Errorf("verify: row %d sees %d keys and must select all of them, but its selection is %v", r, n,
+			return fmt.Errorf("verify: row %d has %d visible keys and must select all of them, but its selection is "+
+				"%v", r, n,
 				other)
 		}
 		copy(own, other)

@@ -269,7 +269,8 @@ func (c *Case) judgeByReference(alone *Case, found pair.Differences) {
 	a := c.Reference
 	c.checked = medianErrorColumn
 	c.Rule = fmt.Sprintf("the reference with the same rounding: operations within %.0f %% of their scale, logits "+
-		"within %.0f %% of theirs or twice what moved sums change, errors against the oracle at most twice its own",
+		"within %.0f %% of theirs or twice the change by perturbed sums, errors against the oracle at most twice its "+
+		"own",
 		100*within, 100*within)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		c.judgeOperation(name, found[name], false)

@@ -157,8 +157,8 @@ func (c *Case) cell(of column, format string, values ...any) string {
 func (c *Case) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: rule %s\n", c.Name, c.Rule)
 	if a := c.Reference; a != nil {
-		fmt.Fprintf(w, "%s: logits differ by %.2f %% of their scale (moved sums: %.2f %%); median error %.3g (the "+
-			"reference's own: %.3g)\n", c.Name, 100*a.Distance, 100*a.Floor, c.MedianError, a.Error)
+		fmt.Fprintf(w, "%s: logits differ by %.2f %% of their scale (with perturbed sums: %.2f %%); median error "+
+			"%.3g (the reference's own: %.3g)\n", c.Name, 100*a.Distance, 100*a.Floor, c.MedianError, a.Error)
 		fmt.Fprintf(w, "%s: %d of %d selections and %d of %d choices of experts differ, at margins of up to %.2f %% "+
 			"and %.2f %% of the scores' scale\n", c.Name, a.Keys.Differ, a.Keys.Rows, a.Experts.Differ, a.Experts.Rows,
 			100*a.Keys.Worst, 100*a.Experts.Worst)

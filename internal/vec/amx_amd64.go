@@ -21,7 +21,7 @@ var amxReady = sync.OnceValue(func() error {
 	x := &cpu.X86
 	switch {
 	case !allowAMX:
-		return errors.New("left out of this build by a tag")
+		return errors.New("this build was made with the tag noamx or noavx512")
 	case !hasAVX512():
 		return errors.New("the processor has no AVX-512 (F, BW, DQ, VL), which other kernels of this tier need")
 	case !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8:

@@ -19,7 +19,7 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 	}
 	switch {
 	case !allowAVX512:
-		absent = append(absent, Absent{"avx512", errors.New("left out of this build by a tag")})
+		absent = append(absent, Absent{"avx512", errors.New("this build was made with the tag noavx512")})
 	case !hasAVX512():
 		absent = append(absent, Absent{"avx512", errors.New("the processor has no AVX-512 (F, BW, DQ, VL)")})
 	default:

@@ -27,7 +27,7 @@ type expertState struct {
 	items [2][]expertItem // items of gate and up, and of down
 	bands expertBands
 	task  task[expertWork]
-	part  expertArgs // tokens grouped now; a field, because an argument that workers read would be allocated
+	part  expertArgs // tokens grouped now; a field, because an argument that workers read would be on the heap
 
 	// The rows of an expert are padded to a multiple of this group size. It is the smallest size that holds the rows of
 	// any expert, because kernels for fewer rows read weights faster.
@@ -250,7 +250,7 @@ func (d *Device) packUnits(n int, w expertWork, pack func(d *Device, w *expertWo
 	if !st.alone {
 		return st.task.run(d, n, w, pack)
 	}
-	st.task.work = w // a field, because a parameter whose address is taken would be allocated
+	st.task.work = w // a field, because a parameter whose address is taken would be on the heap
 	for i := range n {
 		pack(d, &st.task.work, 0, i)
 	}

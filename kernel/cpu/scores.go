@@ -80,7 +80,7 @@ func checkScores(a *kernel.ScoreArgs) error {
 		}
 		if !a.Table.Given() {
 			if s := int(host.RowI32(a.Start, r)[0]); s < 0 || s+n > a.Keys.PageTokens {
-				return fmt.Errorf("%w: scores: row %d sees keys %d to %d, but there are only "+
+				return fmt.Errorf("%w: scores: row %d attends to keys %d to %d, but there are only "+
 					"%d", kernel.ErrArgument, r, s,
 					s+n, a.Keys.PageTokens)
 			}

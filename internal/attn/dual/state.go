@@ -103,7 +103,7 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache) error {
 	last := n/max(page, 1) - 1
 	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
-		return fmt.Errorf("%d window pages of %d tokens each were given; want a whole number of pages, with the "+
+		return fmt.Errorf("%d window pages of %d tokens each were given; want whole pages, including the "+
 			"last one",
 			len(windows), page)
 	}
@@ -231,7 +231,7 @@ func (s *State) Clone() (*State, error) {
 // group that is incomplete at n. They always have them for n = 0, and for the last 9 tokens.
 func (s *State) Truncate(n int) error {
 	if n < 0 || n > s.len {
-		return fmt.Errorf("dual: state: %d tokens cannot be truncated to %d; want a number from 0 to that", s.len, n)
+		return fmt.Errorf("dual: state: %d tokens cannot be truncated to %d; want 0 to %d", s.len, n, s.len)
 	}
 	if n == 0 {
 		s.len, s.low, s.high, s.draft = 0, 0, 0, draftMark{}

@@ -150,7 +150,7 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 	}
 	last := n/max(page, 1) - 1
 	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
-		err = fmt.Errorf("%d window pages of %d tokens each were given; want a whole number of pages, with the last "+
+		err = fmt.Errorf("%d window pages of %d tokens each were given; want whole pages, including the last "+
 			"one",
 			len(windows), page)
 	}

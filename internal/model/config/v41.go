@@ -173,8 +173,8 @@ func (b *v4Builder) sharing(c *V41, r *rawV41) {
 	case !slices.Contains(c.IndexSources, k.Source) || !slices.Contains(c.EntrySources, k.Source):
 		b.addProblem("candidate_source_layer_id is %d, want a layer that compresses and selects", k.Source)
 	case k.Blocks*k.Size-(k.Size-1) < c.Indexer.TopK:
-		b.addProblem("candidate_topk_blocks is %d, and a block has %d entries; want at least index_topk, %d, "+
-			"entries in all blocks, the last of which may have only one", k.Blocks, k.Size, c.Indexer.TopK)
+		b.addProblem("candidate_topk_blocks is %d with blocks of %d entries; want enough blocks for index_topk, %d, "+
+			"entries, where the last block may have only one entry", k.Blocks, k.Size, c.Indexer.TopK)
 	}
 }
 

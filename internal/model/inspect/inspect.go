@@ -137,7 +137,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 		out.count(s)
 		out.cacheV4(d, memories)
 		if x := d.DSpark; x != nil {
-			out.Drafts = fmt.Sprintf("DSpark, blocks of %d tokens by %d stages that see layers %s", x.Block, x.Stages,
+			out.Drafts = fmt.Sprintf("DSpark, blocks of %d tokens by %d stages that read layers %s", x.Block, x.Stages,
 				strings.Trim(fmt.Sprint(x.Taps), "[]"))
 		}
 	case *config.Next:

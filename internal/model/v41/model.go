@@ -75,9 +75,8 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 	}
 	if len(c.Engram.Layers) > 0 && !l.Described {
 		if len(tokens) != c.Vocab {
-			return nil, fmt.Errorf("v41: the token map of the n-gram tables has %d tokens, the vocabulary %d",
-				len(tokens),
-				c.Vocab)
+			return nil, fmt.Errorf("v41: the token map of the n-gram tables has %d tokens, but the vocabulary has %d; "+
+				"use the tokenizer.json of the same release", len(tokens), c.Vocab)
 		}
 		if m.hash, err = engram.New(c.Engram, tokens); err != nil {
 			return nil, fmt.Errorf("v41: %w", err)

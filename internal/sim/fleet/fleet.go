@@ -63,8 +63,8 @@ func (c *Config) check() error {
 	}
 	for _, d := range c.Deaths {
 		if d.Replica < 0 || d.Replica >= c.Replicas || d.At < 0 || d.Back < 0 {
-			bad = append(bad, fmt.Sprintf("replica %d dies after %v; want one of 0 to %d", d.Replica, d.At,
-				c.Replicas-1))
+			bad = append(bad, fmt.Sprintf("replica %d fails after %v and works again after %v; want a replica from 0 "+
+				"to %d, and times of 0 or more", d.Replica, d.At, d.Back, c.Replicas-1))
 		}
 	}
 	if len(bad) > 0 {

@@ -113,7 +113,7 @@ func (r *Report) Print(w io.Writer) error {
 		ms(r.EachToken.P99))
 	if r.Refused+r.Resent+r.TooLong > 0 {
 		fmt.Fprintf(w, "%d requests were refused by a full queue, %d answers were lost with their replica and sent "+
-			"again, %d conversations outgrew the context\n", r.Refused, r.Resent, r.TooLong)
+			"again, %d conversations exceeded the context\n", r.Refused, r.Resent, r.TooLong)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "replica\trequests\toutput tokens\tcached\tpreempted\tbusy\t")

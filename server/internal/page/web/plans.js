@@ -398,7 +398,7 @@ function rejected(list) {
     ? el(
         "details",
         {},
-        el("summary", {}, `${plural(list.length, "kernel")} turned down`),
+        el("summary", {}, `${plural(list.length, "kernel")} rejected`),
         el(
           "ul",
           { class: "reasons" },
