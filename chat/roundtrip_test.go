@@ -98,7 +98,7 @@ func TestParsersBeginWhereThePromptEnds(t *testing.T) {
 				Thinking: &thinks}
 			p, err := f.Render(req)
 			if k, native := f.(Kimi); err != nil && native && !k.Thinks {
-				continue // it refuses the argument
+				continue // the format refuses the argument
 			}
 			if err != nil {
 				t.Fatalf("%s: %v", f.Name(), err)

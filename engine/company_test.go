@@ -111,7 +111,7 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 				c.requests, c.pages = 24, 6
 			}
 			if pools() > 1 && c.requests < 64 {
-				c.requests *= pools() // so that every rank runs out of pages
+				c.requests *= pools() // every rank must run out of pages
 			}
 			list := crowd(c.requests)
 			cfg := Config{Policy: deterministic(c.kv)}

@@ -70,7 +70,7 @@ func (l *loop) runDivided(b *batch) error {
 func (b *batch) operate(log *slog.Logger) (more bool, err error) {
 	defer recoverTo(&err, log, "a forward pass panicked")
 	left, err := b.started.Left()
-	if left > 0 { // else the pass has no part, or an error
+	if left > 0 { // otherwise no part is left, or err is set
 		err = b.started.Run()
 	}
 	return left > 1, err

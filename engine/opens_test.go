@@ -85,7 +85,7 @@ func TestAnEngineOpensWhole(t *testing.T) {
 	for _, c := range []struct {
 		part     string
 		change   func(c *Config)
-		want     string // in the error
+		want     string // expected part of the error; empty for none
 		measured bool   // Measure returns the error too
 	}{
 		{"nothing", func(*Config) {}, "", true},

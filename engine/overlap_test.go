@@ -105,7 +105,8 @@ func TestOverlapAndCancellations(t *testing.T) {
 func testCancellations(t *testing.T, list []Request, cfg Config) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
-	list[0].MaxTokens, list[0].IgnoreEOS = 200, true // so long that even a slow reader cancels the request in time
+	// Long enough for the slowest reader to cancel the request before its end.
+	list[0].MaxTokens, list[0].IgnoreEOS = 200, true
 	want := lone(t, dir, Config{Policy: cfg.Policy}, list)
 	e, run := overlapping(t, dir, cfg, checked(t))
 	random := rand.New(rand.NewPCG(3, 4))

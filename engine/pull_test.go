@@ -36,7 +36,7 @@ func TestAPeerGivesThePagesThatAreMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nobody.Close() // it accepts and sends nothing
+	defer nobody.Close() // the listener accepts connections and sends nothing
 	e := still(t, testmodel.V32(t), tiered("", 16, 64, tier.Options{Pull: true}))
 	emptied(t, e)
 	running(t, e)

@@ -305,7 +305,7 @@ func TestReasoningEndsAtItsLimit(t *testing.T) {
 			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
 		}
 	}
-	for i, out := range advanced(t, e, r, end, four, four, four) { // in this request reasoning ends before its limit
+	for i, out := range advanced(t, e, r, end, four, four, four) { // reasoning of this request ends before its limit
 		if want := []int32{end, four, four, four}[i]; out.event.Token != want {
 			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
 		}

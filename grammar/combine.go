@@ -43,7 +43,7 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	x.work++
 	x.c.combinations++
 	if len(x.out) > MaxAlternatives || x.work > maxSpreading || x.c.combinations > 4*maxSpreading {
-		at := settled[0] // at least one schema is settled before there is a choice
+		at := settled[0] // choices begin after at least one schema was settled
 		return &SchemaError{at.pointer, "anyOf",
 			fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
 	}

@@ -122,7 +122,7 @@ type compiler struct {
 	parser       *parser
 	memo         map[string]int32
 	visited      map[int]int
-	patterns     map[source]*runeDFA // by keyword and text
+	patterns     map[source]*runeDFA // automata by keyword and text of the pattern
 	names        map[string]*nameList
 	effort       effort
 	members      int

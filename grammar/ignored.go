@@ -68,7 +68,8 @@ func (s *skipped) add(o origin, reason string) bool {
 		return false
 	}
 	s.at[o] = Ignored{o.pointer, o.keyword, reason, true}
-	if o.keyword == "patternProperties" { // otherwise additionalProperties would forbid what patternProperties allows
+	// Otherwise additionalProperties would refuse values that patternProperties allows.
+	if o.keyword == "patternProperties" {
 		a := origin{o.pointer, "additionalProperties"}
 		s.at[a] = Ignored{a.pointer, a.keyword, "it depends on patternProperties, which is ignored", true}
 	}

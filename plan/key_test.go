@@ -108,7 +108,7 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 		}
 		return sh
 	}
-	with := func(change func(*Request), n int) Batch { // of two decodes, n are changed
+	with := func(change func(*Request), n int) Batch { // changes n of two decodes
 		b := decode(5, 6)
 		for i := range n {
 			change(&b.Requests[i])

@@ -60,7 +60,7 @@ func (w *Scratch) likeliest(logits []float32, n int) {
 	floor := math.Inf(-1)
 	for i, v := range logits {
 		x := float64(v)
-		if x <= floor { // or -Inf; of equal values, the lower id is already in the list
+		if x <= floor { // skip also -Inf; on a tie the lower id is already in the list
 			continue
 		}
 		at := len(list)

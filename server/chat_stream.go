@@ -24,7 +24,7 @@ func newChatStream(e *sse, shape chatShape) *chatStream {
 
 type chatStreamChoice struct {
 	open     bool
-	logprobs []openai.TokenLogprob // of tokens whose text was not sent yet
+	logprobs []openai.TokenLogprob // log probabilities of tokens whose text was not sent yet
 	recorded *record.Rows          // recorded rows of these tokens
 }
 

@@ -93,7 +93,7 @@ func TestTableOfRefusals(t *testing.T) {
 			continue
 		}
 		if path == filesPath {
-			continue // its bodies are forms
+			continue // requests to this path have forms as bodies
 		}
 		for _, body := range []string{"", "{", "[]", "{}", `{"model":7}`, `{"model":"other"}`,
 			`{"model":"` + strings.Repeat("m", 5000) + `"}`} {

@@ -22,7 +22,7 @@ type turn struct {
 
 	open     bool // whether the last piece is incomplete
 	text     strings.Builder
-	logprobs []openai.TokenLogprob // of tokens that belong to no piece yet
+	logprobs []openai.TokenLogprob // log probabilities of tokens that belong to no piece yet
 }
 
 // piece is a part of a reply: reasoning, text, or a call.

@@ -228,7 +228,7 @@ func (x *blockRun) block(length int, draft []int32, confidence []float32, base, 
 			x.out.BaseError = max(x.out.BaseError, maxDiff(plain, base[i]))
 			x.cos = append(x.cos, cosine(plain, base[i]))
 		}
-		if equal { // if they differ, the Markov head has read another token
+		if equal { // if tokens differ, the Markov head has read another token than the oracle
 			if logits != nil {
 				x.out.LogitError = max(x.out.LogitError, maxDiff(got, logits[i]))
 			}

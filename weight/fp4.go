@@ -131,7 +131,8 @@ func (m Matrix) asMXFP4() Matrix {
 	to := make([]byte, 0, len(from)/2)
 	for i := 0; i+1 < len(from); i += 2 {
 		b := from[i]
-		if b != from[i+1] || b&7 != 0 || b < 8 || b >= 0x80 { // not equal, not a power of two, subnormal or negative
+		// The two scales differ, or are not a positive power of two in the range of e8m0.
+		if b != from[i+1] || b&7 != 0 || b < 8 || b >= 0x80 {
 			return m
 		}
 		e := int(b>>3) - 7 + exponent + 127

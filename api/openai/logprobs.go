@@ -22,7 +22,7 @@ func (l *ChatLogprobs) MarshalJSON() ([]byte, error) { return appendChatLogprobs
 
 // TokenLogprob is a chosen token with the most probable alternatives at its position.
 type TokenLogprob struct {
-	Token       string       `json:"token"` // in the form of [TokenText]
+	Token       string       `json:"token"` // token as [TokenText] writes it
 	Logprob     Logprob      `json:"logprob"`
 	Bytes       TokenBytes   `json:"bytes"`
 	TopLogprobs []TopLogprob `json:"top_logprobs"`
@@ -38,7 +38,7 @@ type TopLogprob struct {
 // CompletionLogprobs holds the log probabilities of a text completion, in OpenAI's older format: every slice has one
 // entry per token.
 type CompletionLogprobs struct {
-	Tokens        []string   `json:"tokens"`         // in the form of [BytesText]
+	Tokens        []string   `json:"tokens"`         // tokens as [BytesText] writes them
 	TokenLogprobs []*Logprob `json:"token_logprobs"` // null for the first token of an echoed prompt
 	// TopLogprobs has a null entry if no token was predicted at the position. It is nil if no alternatives were
 	// requested.

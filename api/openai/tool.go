@@ -16,7 +16,7 @@ import (
 const (
 	typeFunction  = "function"
 	TypeCustom    = "custom"    // a tool whose input is text
-	typeNamespace = "namespace" // of /v1/responses: a group of tools with a common prefix
+	typeNamespace = "namespace" // only in /v1/responses: a group of tools with a common prefix
 )
 
 // hostedTools lists the types of tools that only a provider can run, and of tools whose calls only the provider's

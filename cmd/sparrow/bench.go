@@ -224,13 +224,13 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	if err != nil {
 		return err
 	}
-	defer l.Close() // if loading succeeded, the server has already closed the engine
+	defer l.Close() // after loading, the server has already closed the engine
 	if f.dummy {
 		if f.drawn, err = drawn(f.model, f.seed, nil, nil); err != nil {
 			return fmt.Errorf("bench serve: --dummy: %w", err)
 		}
 	}
-	if f.maxRunning > 0 { // otherwise the engine chooses the number
+	if f.maxRunning > 0 { // without --max-running the engine chooses the number
 		if err := f.fit(list, f.maxRunning, f.stepTokens); err != nil {
 			return err
 		}

@@ -344,7 +344,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	for _, r := range runs {
 		r.Plan, r.About, r.By.Settings = p.Name, p.About, f.settings(e.Info())
 	}
-	last := runs[len(runs)-1] // its counters of the engine include all runs
+	last := runs[len(runs)-1] // the counters of the engine are read after the last run, so they include all runs
 	last.Rows, last.Drafts = eval.RowsOf(e), eval.DraftsOf(e)
 	return runs, nil
 }

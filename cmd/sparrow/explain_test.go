@@ -569,7 +569,8 @@ func TestNearest(t *testing.T) {
 		{[]setting{{"family", "deepseek_v32"}, {"kv", "fp9"}, {"topk", "torch"}},
 			&plan.Error{Code: plan.E05, Try: "prose"}, "sparrow explain --family deepseek_v32"},
 		{[]setting{{"family", "deepseek_v32"}, {"reserve", "100000"}, {"kv", "fp8"}},
-			&plan.Error{Code: plan.E17, Try: "--reserve 4000000, or a shorter context"}, // this is refused again
+			// explain refuses this suggestion too.
+			&plan.Error{Code: plan.E17, Try: "--reserve 4000000, or a shorter context"},
 			"sparrow explain --family deepseek_v32 --reserve 22290432 --kv fp8"},
 	} {
 		if got := nearest(c.asked, c.e); got != c.want {

@@ -26,7 +26,7 @@ func TestFamiliesDescribeTheirReleases(t *testing.T) {
 			t.Fatalf("%s: status %d, %v: %s", strings.Join(flags, " "), status, err, stderr)
 		}
 		m, shared = a.Config.Model, a.Config.Shared
-		m.Share = plan.LayerShare{} // of which shared is the result
+		m.Share = plan.LayerShare{} // names of released models do not state which layers share
 		for n := len(m.Experts.Dense); n > 0 && !m.Experts.Dense[n-1]; n-- {
 			m.Experts.Dense = m.Experts.Dense[:n-1] // layers that are not named have experts
 		}

@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.SetArgs(args)
 	c.SetOut(stdout)
 	c.SetErr(stderr)
-	c.InitDefaultCompletionCmd() // it writes to the outputs that were set above
+	c.InitDefaultCompletionCmd() // the completion commands write to the outputs that were set above
 	nameSubcommands(c)
 	nameTopics(c)
 	err := c.ExecuteContext(ctx)

@@ -183,7 +183,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defer l.Close() // if loading succeeded, the server has already closed the listener
+	defer l.Close() // after loading, the server has already closed the listener
 	events, err := f.eventFlags.open(log)
 	if err != nil {
 		return err

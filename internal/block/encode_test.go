@@ -174,7 +174,8 @@ func plainAffine(x []float32, top int) (scale, least float32) {
 	mean = float32(math.Sqrt(float64(mean / float32(len(x)))))
 	best := float32(math.Inf(1))
 	for t := range trials {
-		first := (float32(top) - 1 + 0.1*float32(t)) / (high - low) // from top-1 to top+1 over the trials
+		// The first scale maps the range of values to top-1 to top+1 codes, depending on the trial.
+		first := (float32(top) - 1 + 0.1*float32(t)) / (high - low)
 		var w, wq, wqq, wx, wqx float32
 		for _, v := range x {
 			weight := mean + abs(v)

@@ -16,8 +16,8 @@ import (
 
 // Maximum times of a process.
 const (
-	startTime = time.Minute // from its start until it responds
-	stopTime  = time.Minute // from a signal until it has ended
+	startTime = time.Minute // maximum time from the start of a process until it responds
+	stopTime  = time.Minute // maximum time from a signal until the process has ended
 )
 
 // client does not reuse connections, because a server that restarts on the same port is a different process.

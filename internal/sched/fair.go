@@ -99,7 +99,7 @@ func (o *roster) swap(blocked bool) bool {
 // account always keeps its oldest sequence, except for a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
 	if !q.Background {
-		for _, r := range slices.Backward(o.running) { // in order of arrival
+		for _, r := range slices.Backward(o.running) { // youngest first, because running is in order of arrival
 			if r.Background && r.yields() {
 				return r
 			}

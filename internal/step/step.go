@@ -296,7 +296,7 @@ func (r *Runner) leave(s *side, p *pass) {
 // enter enqueues the copy of the inputs of a pass.
 func (r *Runner) enter(s *side, p *pass, block []int32) error {
 	machine := r.model.Device()
-	dev, one := machine.(kernel.Device) // on several devices no tokens are fed from the previous pass
+	dev, one := machine.(kernel.Device) // only a single device can feed tokens of the previous pass to the next pass
 	var err error
 	if one {
 		err = r.feed.enqueue(dev, p, block)

@@ -33,10 +33,10 @@ const (
 type latentTiles struct {
 	width   int // elements of a row
 	heads   int
-	queries [][]uint16 // of every row: for every block of heads the tiles of its query
-	current []uint16   // of the current call
+	queries [][]uint16 // tiles of the queries, for each row and block of heads
+	current []uint16   // query tiles of the current call
 	blocks  []headBlock
-	places  []int // of one call, filled up to whole blocks of attendRows and a group
+	places  []int // row offsets of one call, padded to whole blocks of attendRows and a group
 	ahead   []int // rows to fetch during the last block of a call
 	format  RowFormat
 

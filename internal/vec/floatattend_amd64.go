@@ -54,7 +54,7 @@ type floatVectors struct {
 	kernels *floatKernels
 	width   int
 	heads   int
-	queries [][]float32 // of every row: for every block of heads [width, 16]
+	queries [][]float32 // queries [width, 16], for each row and block of heads
 	blocks  []floatBlock
 	keys    []float32 // strips [66, 64]
 	args    floatArgs

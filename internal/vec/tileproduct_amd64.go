@@ -359,7 +359,7 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 // x are adjacent.
 func foldOne(y []float32, sums []byte, stride int, add bool) {
 	for i := range y {
-		p := (*[2]float32)(at(sums[i*stride:][:8], 0)) // in bounds: eight bytes
+		p := (*[2]float32)(at(sums[i*stride:][:8], 0)) // in bounds: the slice has eight bytes
 		v := p[0] + p[1]
 		if add {
 			v += y[i]

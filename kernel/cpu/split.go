@@ -105,7 +105,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 			return err
 		}
 	}
-	if s.place[in] < 0 { // otherwise the device has both experts, and fetches out from now on
+	if s.place[in] < 0 { // if the device has both experts, it fetches out from now on
 		if err := d.ReplaceExpert(s.own, int(s.place[out]), s.weights.Select([]int{in})); err != nil {
 			return errors.Join(err, s.host.Swap(out, in))
 		}
@@ -189,7 +189,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if a.Prompt > 0 {
 		phase = 1
 	}
-	if d.split.posted { // by a pass that failed before Experts
+	if d.split.posted { // a pass posted rows and failed before Experts
 		d.split.posted = false
 		if err := d.split.box.Await(x.host.Timeout()); err != nil {
 			return err
@@ -244,7 +244,7 @@ func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	}
 	a.IDs = ids
 	err = d.expertProducts(a)
-	if asked { // also after an error, because the workers read the mailbox
+	if asked { // wait also after an error, because the workers read the mailbox
 		if late := box.Await(x.host.Timeout()); late != nil {
 			return late
 		}

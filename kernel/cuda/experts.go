@@ -580,7 +580,7 @@ func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	if k.device.portable {
 		return k.portableExperts(s, which, a, tiles)
 	}
-	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most, if every pair is a group
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // an upper bound: every pair may be a group
 	perSM, name := int32(1), expertKernels[which]
 	switch {
 	case which.groupRows != expertSingleRows:

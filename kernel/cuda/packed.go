@@ -379,7 +379,7 @@ func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down 
 			Tiles: a.HiddenTiles, Units: ceilDiv(a.InnerColumns, packedFormats[f].columns), Parts: 1,
 			Columns: a.Hidden, FromPairs: 1}
 	}
-	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // at most, if every pair is a group
+	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // an upper bound: every pair may be a group
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
 		return k.runPacked(s, f.kernel(packedFine), 4*items, &p)
 	}

@@ -76,7 +76,7 @@ func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	default:
 		name += "_many"
 	}
-	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most, if every pair is a group
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // an upper bound: every pair may be a group
 	return runPersistent(k, s, name, int32(items), 1, a)
 }
 

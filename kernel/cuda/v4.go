@@ -25,7 +25,7 @@ type WriteV4Args struct {
 	Slots     Ptr     // i32 [Tokens]; negative: do not write
 	Faults    Ptr     // one u32 of fault bits, or zero
 	Norm      Ptr     // f32 or bf16 [512]: weights of the rows' norm; zero: the rows are already normalised
-	Epsilon   float64 // with Norm: added to the mean of squares
+	Epsilon   float64 // added to the mean of squares; used if Norm is given
 	RowStride int64   // elements between tokens, multiple of 8
 	Tokens    int32
 	NormBF16  int32 // 1: Norm is bf16

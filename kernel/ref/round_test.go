@@ -28,7 +28,7 @@ func TestRoundedProducts(t *testing.T) {
 		pow2 bool
 		at   int
 		want float32
-		rows bool // if set, each row of the weight has a scale
+		rows bool // each row of the weight has its own scale
 	}{
 		{"plain", Device{}, kernel.E4M3, false, 1, 1 + 1./1024, false},
 		{"bf16", Device{Rounded: true}, kernel.BF16, false, 1, 1 + 1./1024, false},

@@ -236,7 +236,7 @@ func TestACollectorReceivesSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	if err := s.End(os.Interrupt); err != nil { // at its end the server writes pages to the disk
+	if err := s.End(os.Interrupt); err != nil { // when the server ends, it writes pages to the disk
 		t.Fatal(err)
 	}
 	s = serve("second")

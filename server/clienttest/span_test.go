@@ -180,7 +180,8 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 
 	known := len(s.spans.GetSpans())
-	if r := s.raw(t, whole(post(fields(""), jsonType))); r.status != http.StatusOK { // this request has no traceparent
+	// This request is sent without a traceparent.
+	if r := s.raw(t, whole(post(fields(""), jsonType))); r.status != http.StatusOK {
 		t.Errorf("status %d: %s", r.status, r.body)
 	}
 	s.whole(t, 4, "/v1/completions", `{"model": "sparrow-tiny", "prompt": ["a", "b"], "max_tokens": 1}`)

@@ -39,7 +39,7 @@ class Model:
     def __init__(self, shape, seed, device, dtype=torch.bfloat16):
         self.shape, self.device = shape, torch.device(device)
         self.master = _initial(shape, seed, self.device)
-        # of the router's choice, layers 1 to `layers`
+        # bias of the router's choice, for layers 1 to `layers`
         self.bias = torch.zeros(shape.layers, shape.experts, device=self.device)
         self.cos, self.sin = layers.rope_tables(shape, self.device)
         self.fuse(False)

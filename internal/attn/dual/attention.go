@@ -94,7 +94,7 @@ type Attention struct {
 	main, far  kernel.Tensor // f32 [1, rope/2]
 	used       map[int]bool  // ratios that at least one layer has
 	States     *States
-	rawWidth   map[int]int // by ratio: width of the compressor's raw rows
+	rawWidth   map[int]int // width of the compressor's raw rows, by ratio
 	indexWidth int
 }
 

@@ -249,7 +249,7 @@ func (f *filler) indices(r int, flat bool) {
 	heavy := f.heavy[r*f.heavyWidth : (r+1)*f.heavyWidth]
 	groups := min(int(f.heavyLen[r]), len(heavy))
 	if flat {
-		count(window[:n], from) // in the workspace, windowBase subtracts the positions that were not gathered
+		count(window[:n], from) // windowBase subtracts the positions that were not gathered into the workspace
 		count(heavy[:groups], 0)
 	} else {
 		for i := range n {

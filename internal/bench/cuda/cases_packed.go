@@ -347,7 +347,7 @@ func newPackedExperts(h *holder, p packing, each int) Set {
 	s.x = h.repeat(raw(h.bf16s(productPattern)), 2*rows*packedHidden)
 	at := cuda.PackedExperts{GateUp: s.pack(h, 2*packedExperts*packedInner, packedHidden, true),
 		GateUpScales: putAll(h, factors)}
-	at.Down, at.DownScales = at.GateUp, at.GateUpScales // not used by this case
+	at.Down, at.DownScales = at.GateUp, at.GateUpScales // this case does not use the matrices of down
 	x := cuda.Experts{Shape: shape, Packed: at, X: s.x, Out: h.alloc(2 * rows * packedHidden), IDs: putAll(h, s.ids),
 		Weights: putAll(h, weights), Scratch: h.alloc(int(shape.ScratchBytes(int32(rows), packedTop))),
 		XStride: packedHidden, OutStride: packedHidden, IDStride: packedTop, WeightStride: packedTop, Rows: int32(rows),

@@ -578,7 +578,7 @@ func TestMovedKeys(t *testing.T) {
 		for slot := range int32(12) {
 			encode(src, slot, int(slot))
 		}
-		for _, move := range [][3]int32{{0, 5, 3}, {3, 9, 1}, {5, 0, 2}} { // to, from, keys
+		for _, move := range [][3]int32{{0, 5, 3}, {3, 9, 1}, {5, 0, 2}} { // destination, source, number of keys
 			if err := MoveIndex(dst, int(move[0]), src, move[1], int(move[2])); err != nil {
 				t.Fatal(err)
 			}

@@ -232,7 +232,7 @@ func (ix *Index) Follows(root Hash, parent, page Page) bool {
 	return n != none && ok && up != none && ix.nodes[n].parent == up
 }
 
-// same reports whether entry n has these tokens and the parent node up.
+// same reports whether entry n has the given tokens and the parent node up.
 func (ix *Index) same(n, up int32, tokens []int32) bool {
 	e := &ix.nodes[n]
 	return e.page != None && e.parent == up && equal(ix.tokensOf(e.page), tokens)

@@ -279,7 +279,7 @@ func restBytes(d config.Description, heads, gpus int) int64 {
 		return int64(v4Rest(c, float64(heads), float64(gpus)))
 	case *config.V41:
 		return int64(v41Rest(c, float64(heads), float64(gpus)))
-	case *config.Next: // on one GPU
+	case *config.Next: // GLM-5.3-Flash is estimated only on one GPU
 		return int64(nextRest(c))
 	}
 	return 0

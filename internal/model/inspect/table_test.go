@@ -30,7 +30,7 @@ func TestTableOfDescriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := inspect.Of(src, []float64{0.001, 1, 100, 700})
-		s.Slow = nil // these depend on the machine
+		s.Slow = nil // these fields depend on the machine
 		data, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

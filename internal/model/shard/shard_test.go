@@ -79,7 +79,7 @@ var configs = map[string]string{
 func checkpoint(t *testing.T, name string, o synth.Options) *family.Source {
 	t.Helper()
 	one := 1
-	if o.Seed = 11; name != "v41" { // which has no such layer
+	if o.Seed = 11; name != "v41" { // other models have no such layer
 		o.NextN = &one
 	}
 	c, err := synth.New(name, []byte(configs[name]), o)

@@ -220,7 +220,7 @@ func (s *pass) sequence(r int32) []int32 {
 // draft computes, for every row, the prediction of the next token.
 func (s *pass) draft(tokens, positions []int32) {
 	from, rows := s.source().hash, s.array(plan.HiddenRows)
-	s.hash = s.hash[:0] // in a chain of drafts, new hashes replace those that were read
+	s.hash = s.hash[:0] // in a chain from is this memory, and each hash is replaced after it was read
 	for i, r := range rows {
 		h := from[r]
 		if s.plan.Pass != plan.PassPick {

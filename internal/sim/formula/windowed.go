@@ -291,7 +291,7 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 		return err
 	}
 	for r, st := range s.states {
-		st.high = max(st.high, st.len+len(in.Tokens[r])) // if the pass fails, some of these marks may have been written
+		st.high = max(st.high, st.len+len(in.Tokens[r])) // a failed pass may have written some of these marks
 	}
 	return block.FillLogits(&in.Batch)
 }

@@ -47,7 +47,7 @@ func Plan(t testing.TB, p *plan.Plan) []string {
 // split returns the fields as one line, followed by one line for each list of reasons.
 func split(t testing.TB, indent string, m map[string]any) []string {
 	t.Helper()
-	lists := []string{"reasons", "rejected"} // of these lists, names and numbers are written, not words
+	lists := []string{"reasons", "rejected"} // the table has names and numbers of these lists, not their wording
 	var more []string
 	for _, name := range lists {
 		list, _ := m[name].([]any)

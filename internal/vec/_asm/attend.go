@@ -274,7 +274,7 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 		VMAXPS attendSoftmaxArgs_most(AX), Z15, Z0
 		VMOVUPS Z0, attendSoftmaxArgs_most(AX)
 		VADDPS headroom<>(SB), Z14, Z0
-		VCMPPS $2, Z0, Z15, K1`) // not above it; false for NaN
+		VCMPPS $2, Z0, Z15, K1`) // scores at or below the largest one; false for NaN
 	e.op(`
 		VMOVAPS Z14, K1, Z15
 		KNOTW K1, K1
