@@ -131,7 +131,7 @@ func (m Matrix) asMXFP4() Matrix {
 	to := make([]byte, 0, len(from)/2)
 	for i := 0; i+1 < len(from); i += 2 {
 		b := from[i]
-		// The two scales differ, or are not a positive power of two in the range of e8m0.
+		// The two scales differ, or are not a normal positive power of two.
 		if b != from[i+1] || b&7 != 0 || b < 8 || b >= 0x80 {
 			return m
 		}
