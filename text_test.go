@@ -141,8 +141,8 @@ func TestStreamedTextIsTheWholeText(t *testing.T) {
 	}
 }
 
-// checkLogprobs checks that a token has n alternatives in descending order, that its log probability is at most zero,
-// and that it has the same log probability if it is one of the alternatives.
+// checkLogprobs checks that the log probability of a token is at most zero and that the token has n alternatives in
+// descending order. If the token is one of the alternatives, both log probabilities are equal.
 func checkLogprobs(t *testing.T, tok Token, n int) {
 	t.Helper()
 	if tok.Logprob > 0 || math.IsNaN(tok.Logprob) || len(tok.Top) != n {

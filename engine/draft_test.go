@@ -17,9 +17,9 @@ import (
 )
 
 // Invariants of this file: every request gets the tokens that it gets without drafts. This holds for right and wrong
-// drafts of a trained, a random or a failing drafting layer, for greedy and seeded requests, in every cache layout,
-// with chunks, in large batches, after preemption and with reused prefixes. Pages of rejected drafts are released at
-// once.
+// drafts of a trained, a random or a failing drafting layer, and for greedy and seeded requests. It holds in every
+// cache layout, with chunks, in large batches, after preemption and with reused prefixes. Pages of rejected drafts are
+// released at once.
 
 // oracle returns a hook that replaces the guesses of the drafting layer by the tokens of the known answers, and every
 // fifth guess, by position, by another token. A random layer is hardly ever right; the known answers produce every

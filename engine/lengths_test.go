@@ -19,8 +19,8 @@ func lengthsAround() []int {
 	return slices.Compact(list)
 }
 
-// The logits of a prompt of any length do not change if the prompt is computed whole, in chunks with any remainder, in
-// a batch with prompts of other lengths, or after any cached prefix of the prompt, up to the whole prompt.
+// The logits of a prompt do not depend on how it is computed: whole, in chunks with any remainder, in a batch with
+// prompts of other lengths, or after any cached prefix of it, up to the whole prompt. This holds for any length.
 func TestNoLengthIsSpecial(t *testing.T) {
 	if raceEnabled {
 		t.Skip("other tests run requests at the same time")

@@ -73,8 +73,8 @@ type ExpertCount struct {
 	Moved                int64 // number of experts that moved to the device, each in exchange for another expert
 }
 
-// GraphCount counts the passes that were captured, the passes that ran from a captured graph, the passes that could not
-// be captured, and the graphs that were evicted. It also holds the current number of graphs and their device memory.
+// GraphCount counts passes that were captured, passes that ran from a captured graph, captures that failed, and evicted
+// graphs.
 type GraphCount struct {
 	Captured, Replayed, Failed, Evicted int64
 	Held                                int

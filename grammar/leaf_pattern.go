@@ -21,9 +21,8 @@ type patternLeaf struct {
 // maxCounted is the largest limit that fits in a state.
 const maxCounted = math.MaxUint16
 
-// A state has a mode in the low byte, the automaton's state in the next 24 bits, the bits of an incomplete character in
-// the next 16, and above them the number of characters so far, if they are counted. The modes are those of stringLeaf
-// and freeKey, except that the remaining bytes of a UTF-8 character are counted.
+// A state has these parts, from the lowest bits up: the mode (8 bits), the automaton's state (24 bits), the bits of an
+// incomplete character (16 bits), and the number of characters so far, if characters are counted.
 const (
 	patternTail1 = 120 + iota // one more byte of a character must follow
 	patternTail2

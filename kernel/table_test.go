@@ -14,9 +14,10 @@ import (
 	"sparrow/kernel"
 )
 
-// Each tensor of each operation is accepted or refused as in the golden table if it is missing, has another type, has
-// one row or column fewer or more, has a stride that is too small or rows that are apart, or ends beyond its buffer.
-// Each number is accepted or refused as in the table if it is negative, zero, one, or changed by one.
+// Each tensor of each operation is accepted or refused as in the golden table after each of these changes: it is
+// missing or has another type; it has one row or column fewer or more; its stride is too small or its rows are apart;
+// it ends beyond its buffer. Each number is accepted or refused as in the table if it is negative, zero, one, or
+// changed by one.
 func TestTableOfRefusals(t *testing.T) {
 	m := &ops.Maker{TB: t, Memory: host.Memory{}, Preparer: host.Memory{}, Activation: kernel.BF16}
 	var lines []string

@@ -15,8 +15,8 @@ func stored(d kernel.DType, rows, cols int) kernel.Tensor {
 		Stride: cols}
 }
 
-// A weight with scales is accepted with the scale types of its own type, the shape that follows from its blocks, zero
-// points of that shape, and a factor where the format has one; anything else is refused.
+// A weight with scales is accepted if the scales have a type that its own type allows and the shape that follows from
+// its blocks, zero points have that shape, and a factor is given only for formats with one. Anything else is refused.
 func TestFormatsOfWeights(t *testing.T) {
 	const out, in = 6, 128
 	groups := func(d, scale kernel.DType, cols int) kernel.Weight {

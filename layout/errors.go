@@ -2,6 +2,6 @@ package layout
 
 import "errors"
 
-// ErrKind means that there is no layout with a given name, or that a layout has another use, for example an index
-// layout where a layout of latent rows is required.
+// ErrKind means that there is no layout with the given name, or that the layout has another use, for example an index
+// layout in place of a layout of latent rows.
 var ErrKind = errors.New("layout not supported here")

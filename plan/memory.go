@@ -59,10 +59,10 @@ func denseBytes(m *Model, kv DType, keys int64) int64 {
 	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
 }
 
-// Sparse attention of the sm90 kernels cuts the keys of a row into segments, at positions that depend only on the
-// widest possible list and on Config.SplitKeys, and stores a partial result for each segment until they are combined.
-// Launches are cut so that at most partWaves units per multiprocessor have partial results at a time. Package
-// internal/cuda/op checks that its memory has the same size.
+// Sparse attention of the sm90 kernels cuts the keys of a row into segments and stores a partial result for each
+// segment until they are combined. The positions of the cuts depend only on the widest possible list and on
+// Config.SplitKeys. Launches are cut so that at most partWaves units per multiprocessor have partial results at a time.
+// Package internal/cuda/op checks that its memory has the same size.
 const (
 	partBlock      = 64  // keys of a block
 	v4SegmentKeys  = 512 // keys of a segment of V4 entries, or more in wide rows

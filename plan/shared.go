@@ -68,7 +68,8 @@ func (m *Model) SelectsWithin(l int) bool {
 		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
 }
 
-// says returns a text that lists the layers that compute entries, that select, and that reuse both.
+// says returns a text that lists the layers with entries of their own, the layers that select, and the layers that
+// reuse the entries and selections of earlier layers.
 func (s *Sharing) says(m *Model) string {
 	var within []int
 	for _, l := range s.Index {

@@ -7,9 +7,9 @@ import (
 	"sparrow/api/openai"
 )
 
-// A tenant's budget grows up to the tokens of one minute, the tokens of a refused request are returned, a share of few
-// places is at least one place, and the next place is expected when the oldest request has run as long as earlier ones
-// did.
+// A tenant's budget grows up to the tokens of one minute, and the tokens of a refused request are returned. A share of
+// few places is at least one place. The next place is expected when the oldest request has run as long as earlier
+// requests did.
 func TestQuotasAreExact(t *testing.T) {
 	q, clock := quotaOf(t, "a requests=3 tokens=600 share=0.01")
 	u := mustBegin(t, q, "a")

@@ -138,9 +138,9 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// The best kernels without --precise, which may round their inputs to 17 bits, differ from the independent
-// implementation by less than exactness allows, except at one position in a hundred, where a choice between nearly
-// equal scores differs.
+// The best kernels without --precise may round their inputs to 17 bits. They differ from the independent implementation
+// by less than exactness allows. The exception is one position in a hundred, where a choice between nearly equal scores
+// differs.
 func TestProductsOverFloat32Rows(t *testing.T) {
 	for _, name := range checkpoints {
 		m := load(t, name, "cpu")

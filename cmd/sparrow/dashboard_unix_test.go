@@ -176,8 +176,8 @@ func TestDashboardsAndAlerts(t *testing.T) {
 // comparison matches a comparison operator in the expression of an alert.
 var comparison = regexp.MustCompile(` (?:==|<|>) `)
 
-// evaluate runs a Prometheus that scrapes the server, and checks that every panel and every comparison of an alert has
-// data, and that an alert becomes pending when the server has stopped.
+// evaluate runs a Prometheus that scrapes the server. It checks that every panel and every comparison of an alert has
+// data, and that an alert becomes pending after the server has stopped.
 func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 	t.Helper()
 	rules, err := filepath.Abs("../../deploy/prometheus/alerts.yaml")

@@ -182,8 +182,8 @@ func readIQ2XS(w *Whole, src []byte) {
 	w.scales4(src[66:])
 }
 
-// readIQ2S reads a block of the float16 scale d, 32 bytes of indices, 32 bytes of signs, eight bytes with the upper two
-// bits of four indices each, and eight bytes of 4-bit scales for 16 values each.
+// readIQ2S reads a block. It has the float16 scale d, 32 bytes of indices, 32 bytes of signs, eight bytes with the
+// upper two bits of four indices each, and eight bytes of 4-bit scales for 16 values each.
 func readIQ2S(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	low, signs, high := src[2:34], src[34:66], src[66:74]
@@ -209,8 +209,8 @@ func readIQ3XXS(w *Whole, src []byte) {
 	}
 }
 
-// readIQ3S reads a block of the float16 scale d, 64 bytes of indices, eight bytes with the ninth bits of eight indices
-// each, 32 bytes of signs, and four bytes of 4-bit scales for 32 values each.
+// readIQ3S reads a block. It has the float16 scale d, 64 bytes of indices, eight bytes with the ninth bits of eight
+// indices each, 32 bytes of signs, and four bytes of 4-bit scales for 32 values each.
 func readIQ3S(w *Whole, src []byte) {
 	w.D = half(src)
 	low, high, signs := src[2:66], src[66:74], src[74:106]

@@ -30,9 +30,9 @@ func (w *Work) AddPrompt(n, cached, threshold int) {
 // Prompts returns the number of prompt rows.
 func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
 
-// Model predicts the seconds of a batch from observed batches. There are separate fits for the time of decodes and for
-// the additional times of near and far prompt rows, so that many batches without prompts do not change the fitted time
-// of prompts, and short prompts do not change that of long prompts.
+// Model predicts the seconds of a batch from observed batches. The time of decodes and the additional times of near and
+// far prompt rows have separate fits. So many batches without prompts do not change the fitted time of prompts, and
+// short prompts do not change that of long prompts.
 type Model struct {
 	decode, near, far Fit
 	prompts           int     // number of observed batches with prompts

@@ -20,11 +20,11 @@
 //	cached   in no page table, but its rows belong to a full page of tokens that a later prompt may begin with
 //
 // A page becomes reusable when its last row is committed, so that rejected draft rows are never reused. Full pages are
-// never written again. If two sequences compute the same page at the same time, each keeps its own copy, because rows
-// computed in different batches may differ in their bits and the rows of a running sequence must not change. Lookups
-// return one of the copies; when it is released, another copy in use replaces it. If there are no free pages, cached
-// pages are evicted, the least recently used first. If there are no cached pages either, Reserve returns ErrFull with
-// the number of missing pages and changes nothing; the scheduler then preempts a sequence.
+// never written again. If two sequences compute the same page at the same time, each keeps its own copy. Rows computed
+// in different batches may differ in their bits, and the rows of a running sequence must not change. Lookups return one
+// of the copies; when it is released, another copy in use replaces it. If there are no free pages, cached pages are
+// evicted, the least recently used first. If there are no cached pages either, Reserve returns ErrFull with the number
+// of missing pages and changes nothing; the scheduler then preempts a sequence.
 //
 // A Pool and its sequences have no locks; only one goroutine at a time may use them. After warm-up, calls for a
 // decoding sequence allocate no memory.

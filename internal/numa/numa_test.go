@@ -105,7 +105,7 @@ func TestWorkersAreBoundToTheirNode(t *testing.T) {
 }
 
 // On the machine that runs the test, Several finds several nodes, or reports that there is one node, or returns an
-// error that says what to do.
+// error that states what to do.
 func TestOneNodeIsSaid(t *testing.T) {
 	said := ""
 	m, err := Several(func(text string) { said = text })

@@ -79,8 +79,8 @@ func (o *roster) findPages(q, gone *Sequence) bool {
 	return true
 }
 
-// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more token, in addition to
-// the pages that it holds or could share, and how many pages are available.
+// fit returns how many more pages of a pool a waiting sequence needs, and how many are available. The sequence needs
+// pages for all its tokens and one more token, without the pages that it holds or could share.
 func (o *roster) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
 	if slices.Contains(o.kept, q) {
 		return q.needs(q.left() + 1), pool.Available(), nil

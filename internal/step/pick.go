@@ -10,12 +10,12 @@ import (
 )
 
 // If the tokens of a draft pass come from the target on the device, the host does not know yet how many drafts were
-// accepted, and thus which row of a sequence the next draft follows. First, all rows store their keys and the inputs of
-// the layer. Then one row of each sequence passes through the layer. The host prepares the inputs of this row for every
-// possible number of accepted drafts; the device compares the drafts with the target's tokens and uses the inputs for
-// the actual number (kernel.Accepter). The page tables cover all rows, so one plan serves every number. A block is
-// picked in a similar way, but without storing rows first: the host prepares the inputs for every number of accepted
-// drafts, and the device writes the first token of the block into them.
+// accepted. So it does not know after which row of a sequence the next draft comes. First, all rows store their keys
+// and the inputs of the layer. Then one row of each sequence passes through the layer. The host prepares the inputs of
+// this row for every possible number of accepted drafts; the device compares the drafts with the target's tokens and
+// uses the inputs for the actual number (kernel.Accepter). The page tables cover all rows, so one plan serves every
+// number. A block is picked in a similar way, but without storing rows first: the host prepares the inputs for every
+// number of accepted drafts, and the device writes the first token of the block into them.
 
 // picks holds the memory of passes whose rows the device picks.
 type picks struct {

@@ -17,9 +17,9 @@ import (
 	"sparrow/plan"
 )
 
-// A plan describes the operations that run. For random batches of every family, with plans for the CPU and for an H200
-// (whose operations are recorded but not run), the enqueued operations match the fields of the plan, and every reason
-// in the plan is true for these operations and for the lengths of the rows.
+// A plan describes the operations that run. The test uses random batches of every family, with plans for the CPU and
+// for an H200 (whose operations are recorded but not run). The enqueued operations match the fields of the plan, and
+// every reason in the plan is true for these operations and for the lengths of the rows.
 func TestPlansSayWhatRuns(t *testing.T) {
 	for _, f := range planned() {
 		t.Run(f.name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func testCompress(p *pair) {
 }
 
 // movedToState checks that results are bitwise equal whether rows come from the step or from the state in which they
-// were stored, so that chunks give results equal to those of a whole prompt.
+// were stored. Therefore chunks give the results of a whole prompt.
 func (p *pair) movedToState(what string, dim int, values, gates both,
 	run func(s side, out, state, sources kernel.Tensor) error, slots int) {
 	p.Helper()

@@ -1,15 +1,13 @@
 package vec
 
-// AccumulateF32 computes y += x·w: y[m][c] += Σ_d x[m][d]·w[d][c], the form in
-// which the weights' rows run along the output.
+// AccumulateF32 computes y += x·w: y[m][c] += Σ_d x[m][d]·w[d][c], the form in which the weights' rows run along the
+// output.
 //
 //	y [m, c] rows ldy apart, x [m, d] rows ldx apart, w [d, c] rows ldw apart
 //
-// Each element is one running sum that starts at y and takes d in ascending
-// order, whatever m and c are, so a sum over d may be cut anywhere and
-// continued by another call with the same bits. It is used for absorbed
-// projections (w is a head's weights) and attention's probabilities times
-// values (w is the cached rows).
+// Each element is one running sum that starts at y and takes d in ascending order, for any m and c. So a sum over d may
+// be cut anywhere and continued by another call with the same bits. It is used for absorbed projections (w is a head's
+// weights) and attention's probabilities times values (w is the cached rows).
 func (t *Tier) AccumulateF32(y []float32, ldy int, x []float32, ldx, m int, w []float32, ldw, d, c int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: c, k: d}
 	if p.open("AccumulateF32", len(w)) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every tier multiplies e2m1 weights correctly, for every number of rows that a kernel supports, row lengths that are
-// not a multiple of a block or group, more weights than a chunk, and the smallest and largest scales.
+// Every tier multiplies e2m1 weights correctly. The cases have every number of rows that a kernel supports, row lengths
+// that are not a multiple of a block or group, more weights than a chunk, and the smallest and largest scales.
 func TestMatMulFP4(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(41)

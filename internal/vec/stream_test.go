@@ -103,9 +103,9 @@ func TestTiledRareCodes(t *testing.T) {
 	}
 }
 
-// Products with e2m1 weights are bitwise equal for any number of rows of x: for units of one block and of several, for
-// more units than a call processes, for rows that do not end with a whole block, with rows before and after, and for
-// scales in one window, in several windows, and at the ends of their range.
+// Products with e2m1 weights are bitwise equal for any number of rows of x: units of one block and of several, more
+// units than a call processes, rows that do not end with a whole block, rows before and after. Scales are in one
+// window, in several windows, and at the ends of their range.
 func TestTiledUnitsFP4(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33

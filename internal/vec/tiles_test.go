@@ -191,7 +191,7 @@ func TestTiledPrecision(t *testing.T) {
 }
 
 // A row is bitwise equal alone, in a small batch that reads weights in place, in larger blocks that read panels, and in
-// any part of these blocks, including rows of a block that are all exact in bfloat16.
+// any part of these blocks. This includes rows of a block that are all exact in bfloat16.
 func TestTiledRowsAreIndependent(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 300, 150, 1090

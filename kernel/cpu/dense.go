@@ -9,8 +9,8 @@ import (
 	"sparrow/layout"
 )
 
-// Adjacent query rows of a tile share one pass over their keys, denseBlock keys at a time, so that the keys and values
-// of one head in a block, and the scores of a tile, stay in the L2 cache. On the matrix unit keys and values are split
+// Adjacent query rows of a tile share one pass over their keys, denseBlock keys at a time. The keys and values of one
+// head in a block, and the scores of a tile, then stay in the L2 cache. On the matrix unit keys and values are split
 // into two bfloat16 parts once for all rows of a tile, so that larger tiles are faster.
 const (
 	denseTile     = 128 // rows of a tile without a matrix unit

@@ -58,7 +58,7 @@ func scored(a *kernel.ScoreArgs, r int) int {
 	return 0
 }
 
-// checkScores verifies once that every key is in the pool and that rows which share keys have one table, so that
+// checkScores verifies once that every key is in the pool, and that rows with shared keys have one table, so that
 // workers cannot fail.
 func checkScores(a *kernel.ScoreArgs) error {
 	for r := range a.Q.Rows {

@@ -64,7 +64,7 @@ const (
 )
 
 // Limits with which decode divides a row into segments for different SMs. The segments depend only on the width of the
-// lists and on arguments that are equal for all rows, so a row's result is bitwise equal alone and in any batch. With
+// lists and on arguments that are equal for all rows. So a row's result is bitwise equal alone and in any batch. With
 // segments of 512 keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial
 // result of 64 KB per 64 heads. V4's rows of 128 + 512 keys are not divided: partial results would take as much time as
 // they save.
@@ -87,7 +87,7 @@ func SparseSegments(width, keys int32) (segments, blocks int32) {
 }
 
 // SparseSegmentsWithin is SparseSegments for V4 rows of up to width keys, where most is the maximum width in any
-// launch. Segments are as long as those of rows of most keys, and there are at least two if those rows are divided, so
+// launch. Segments are as long as those of rows of most keys, and there are at least two if those rows are divided. So
 // the result of a row does not depend on the width of other rows' lists.
 func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)

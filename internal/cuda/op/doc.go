@@ -3,7 +3,7 @@
 //
 // An operation checks its arguments on the host, enqueues launches on one stream and returns; Read and Sync wait. If
 // only the device can detect an error, such as a slot beyond a pool, the kernel sets a fault bit instead of accessing
-// memory, and the next Read or Sync returns it as an error that wraps kernel.ErrArgument.
+// memory. The next Read or Sync returns the fault as an error that wraps kernel.ErrArgument.
 //
 // Weights are uploaded when they are prepared (weight.go) and stay until the device is closed. Rows that multiply FP8
 // blocks are quantised to e4m3 per 128 columns; sums are float32. Temporary memory of an operation is taken from a pool

@@ -61,9 +61,9 @@ func (b *bench) nearHeads(what string, x both, heads int) {
 	}
 }
 
-// Attention over every key agrees with the reference in every layout, for rows of several sequences in one call,
-// lengths around the boundaries of blocks and segments, a row without keys, and numbers of heads that do not fill a
-// tile. A row is bitwise equal alone, in a batch and with a wider table.
+// Attention over every key agrees with the reference in every layout. The cases have rows of several sequences in one
+// call, lengths around the boundaries of blocks and segments, a row without keys, and numbers of heads that do not fill
+// a tile. A row is bitwise equal alone, in a batch and with a wider table.
 func TestGPULatentAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int{4200, 1025, 513, 65, 64}

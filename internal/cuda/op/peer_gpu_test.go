@@ -15,8 +15,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Ranks that are streams of one GPU give bitwise equal results to ranks in host memory, both in launches and in graphs
-// that run again, for all five operations, including sizes that need several launches.
+// Ranks that are streams of one GPU give bitwise equal results to ranks in host memory, for all five operations, in
+// launches and in graphs that run again. Some sizes need several launches.
 func TestGPURanksExchangeAsCPUsDo(t *testing.T) {
 	onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {

@@ -13,8 +13,8 @@ import (
 
 // This file prepares experts that are partly in host memory. The resident experts of a layer are packed in device
 // memory without gaps; a table in device memory has the position of each expert. Rows that chose experts of the host's
-// workers are copied to page-locked memory, and the workers' results are copied back to the results of these choices,
-// so the weighted sum is computed as with all experts on the device. Fetched experts are packed in page-locked memory
+// workers are copied to page-locked memory, and the workers' results are copied back to the results of these choices.
+// So the weighted sum is computed as with all experts on the device. Fetched experts are packed in page-locked memory
 // and are multiplied group by group after they are copied: for prompts by the copy engine, alternately into two halves
 // of a buffer, before the stream needs them; for decodes by a kernel that copies only the chosen experts. The number of
 // rows affects only how rows are divided into launches, which does not change the results.

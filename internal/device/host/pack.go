@@ -63,9 +63,9 @@ func (p *packer) rows(t kernel.Tensor) []byte {
 	return to
 }
 
-// divided copies the rows of a tensor so that pages are allocated on the node of the workers that read them, because a
-// page is allocated on the node of the thread that first writes it. A page at the border between two nodes' rows is on
-// one of the two nodes.
+// divided copies the rows of a tensor so that pages are allocated on the node of the workers that read them. A page is
+// allocated on the node of the thread that first writes it. A page at the border between two nodes' rows is on one of
+// the two nodes.
 func (p *packer) divided(t kernel.Tensor) []byte {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

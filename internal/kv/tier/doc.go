@@ -7,8 +7,8 @@
 // tokens, layout, model, arithmetic, salt and a sample of the weights.\n\nA page outside the process also contains a
 // checksum and an identity of the weights. In a store, and for other engines, the identity is the digest of all
 // weights; until it is computed, no pages are exchanged with them. On this machine's disk the identity may also be the
-// sample of the weights and the sizes and times of the weight files, which assumes that an edit changes the size or
-// time of a file.
+// sample of the weights and the sizes and times of the weight files. This assumes that an edit changes the size or time
+// of a file.
 //
 // The package does not access a device, and does not block the engine's loop. The loop passes pages to Stack.Keep and
 // takes loaded pages from Fetch.Next. Goroutines of the Stack, which Close stops, use files and the network. If a tier

@@ -147,8 +147,8 @@ func TestStates(t *testing.T) {
 	refused("shares its state", w, w)
 }
 
-// If n tokens are verified, some of them are accepted and the sequence continues with other tokens, the state and the
-// caches equal those of a sequence that never drafted, also if the page ends among the drafts.
+// n tokens are verified, some of them are accepted, and the sequence continues with other tokens. The state and the
+// caches then equal those of a sequence that never drafted, also if the page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 5}})

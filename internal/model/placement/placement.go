@@ -1,9 +1,9 @@
-// Package placement determines where the experts of a model are stored and which device computes them: a Placement
-// has a method for every expert of every layer.
+// Package placement determines where the experts of a model are stored and which device computes them: a Placement has
+// a method for every expert of every layer.
 //
 // Methods are chosen when a model is loaded; if experts may move, two experts of a layer can exchange their methods
-// later (Swaps). A method depends on the expert and on whether a row belongs to a prompt, but not on the number of rows
-// in a step, so that the bits of a row are the same in any batch.
+// later (Swaps). A method depends on the expert and on whether a row belongs to a prompt. It does not depend on the
+// number of rows in a step, so the bits of a row are the same in any batch.
 package placement
 
 import (

@@ -16,8 +16,8 @@ import (
 	"sparrow/weight"
 )
 
-// Every preset that fits in memory loads through internal/model/family and gives logits that spread over a few units,
-// so that they are neither flat nor give nearly all probability to one token.
+// Every preset that fits in memory loads through internal/model/family. Its logits spread over a few units: they are
+// not flat, and do not give nearly all probability to one token.
 func TestWrittenCheckpointRuns(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny", "v41-tiny", "glm53f-tiny", "v3-tiny"} {
 		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}, {Seed: 1, DType: Int4}} {

@@ -169,7 +169,7 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 }
 
 // WindowParts appends the window entries of a window page, layer by layer, each with the raw rows at the end of the
-// page if the layer stores them, and the entries of drafting stages, if they are used.
+// page if the layer stores them. The entries of drafting stages follow, if they are used.
 func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	for _, c := range m.caches {
 		parts = append(parts, model.PagePart(c.Window, window))

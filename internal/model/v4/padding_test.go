@@ -111,9 +111,9 @@ func (passGraph) Bytes() int64    { return 1 }
 func (passGraph) Stale() bool     { return false }
 func (passGraph) Close() error    { return nil }
 
-// crowd decodes several sequences in one batch, with lengths around the ends of groups of 4 and of 128, then verifies
-// three rows of each and continues them by two drafts, one of them in a chain: first twelve sequences, then eleven,
-// then nine. It returns all logits.
+// crowd decodes several sequences in one batch, with lengths around the ends of groups of 4 and of 128. Then it
+// verifies three rows of each and continues them by two drafts, one of them in a chain. It does this first for twelve
+// sequences, then for eleven, then for nine. It returns all logits.
 func crowd(b *steps.Bench) (out [][]float32) {
 	b.Helper()
 	var all []*steps.Sequence

@@ -14,8 +14,8 @@ import (
 	"sparrow/plan"
 )
 
-// If n tokens are verified, some of them are accepted, at most the 10 that the rings allow, and the sequence continues
-// with other tokens, the state and the caches equal those of a sequence that never drafted.
+// n tokens are verified, some of them are accepted (at most the 10 that the rings allow), and the sequence continues
+// with other tokens. The state and the caches then equal those of a sequence that never drafted.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})

@@ -49,8 +49,9 @@ func turning(pages, first, n int) []int32 {
 	return out
 }
 
-// A sequence that continues after the pages of another one, from the raw rows at the end of its last window page, has
-// the same bits as one that computed all rows, however the pages were written and whatever was stored in the meantime.
+// A sequence that continues after the pages of another one reads the raw rows at the end of the other's last window
+// page. It has the same bits as a sequence that computed all rows, however the pages were written and whatever was
+// stored in the meantime.
 func TestRestoreGoesOnBehindPages(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})

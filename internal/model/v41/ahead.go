@@ -6,9 +6,9 @@ import (
 	"sparrow/kernel"
 )
 
-// ahead requests that the operating system reads the rows of mapped tables that a pass looks up, in the order of the
-// layers, so that they are read from disk while earlier layers are computed. rows holds, for every token, its row
-// numbers in all tables.
+// ahead requests from the operating system the rows of mapped tables that a pass looks up, in the order of the layers.
+// So they are read from disk while earlier layers are computed. rows holds, for every token, its row numbers in all
+// tables.
 func (m *Model) ahead(rows []int32) {
 	if m.hash == nil || m.ask == nil || !m.mapped() {
 		return

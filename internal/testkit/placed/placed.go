@@ -41,8 +41,8 @@ func Mixed(layers, experts int) *placement.Placement {
 	return p
 }
 
-// Alike returns a placement like Mixed, but only with combinations of methods whose results are bitwise equal on a GPU,
-// so that a token that is computed again as part of a prompt has the same bits.
+// Alike returns a placement like Mixed, but only with combinations of methods whose results are bitwise equal on a GPU.
+// So a token that is computed again as part of a prompt has the same bits.
 func Alike(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	pairs := [][2]placement.Method{{placement.Resident, placement.Resident}, {placement.Computed, placement.Computed},

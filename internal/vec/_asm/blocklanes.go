@@ -3,9 +3,9 @@ package main
 import "fmt"
 
 // laneDot is a kernel that multiplies one row of x by sixteen rows of weights. Lanes are weight rows: the bytes of a
-// step, 256 values of each row, are transposed as dwords, and a dword of sixteen rows is multiplied by four values
-// of x that all lanes share. So no product has to be added up across lanes, scales of sixteen rows come out in a
-// register, and the integer scales of a block are applied to sums of sixteen rows at a time.
+// step, 256 values of each row, are transposed as dwords, and a dword of sixteen rows is multiplied by four values of x
+// that all lanes share. So no product has to be added up across lanes. Scales of sixteen rows come out in a register,
+// and the integer scales of a block are applied to sums of sixteen rows at a time.
 //
 //	AX arguments   R8 ... R11 every fourth row   R14, R15 one, three strides of rows   R12 memory for sums and bits
 //	R13 bytes to prefetch ahead   DX where to prefetch

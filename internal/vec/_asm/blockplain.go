@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// Formats without product kernels of their own are first unpacked, a few blocks of sixteen rows at a time, into plain
-// blocks, which stay in the L1 cache, and these are multiplied by kernels that all such formats share:
+// Formats without product kernels of their own are first unpacked into plain blocks, a few blocks of sixteen rows at a
+// time. Plain blocks stay in the L1 cache and are multiplied by kernels that all such formats share:
 //
 //	plain block of 256:  codes [256] int8; scales [16] int16; minimums [16] int16; d, dmin float32; 24 bytes; signs
 //	                     value i is d·scales[i/16]·code - dmin·minimums[i/16]

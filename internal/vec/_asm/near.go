@@ -2,9 +2,8 @@ package main
 
 import "fmt"
 
-// Kernels that read rows of bfloat16 in place. The parts of rows that a tile needs are
-// copied to a few kilobytes that stay in the L1 cache, shortly before they are
-// multiplied, so that copying and multiplying overlap.
+// Kernels that read rows of bfloat16 in place. The parts of rows that a tile needs are copied shortly before they are
+// multiplied, to a few kilobytes that stay in the L1 cache. Copying and multiplying overlap.
 
 // nearSlot is the size in bytes of the tiles to which one step along 64 rows is copied. There are two slots: one is
 // filled while the other is multiplied. They are small, because other data that passes through the L1 cache evicts

@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// Products with e2m1 weights multiply integers. Twice a value of e2m1 is an integer of up to 12, and a row of x is
-// taken as integers of 16 bits times a power of two, which are two planes of eight bits with a sign: of an integer p,
-// bytes 0 and 1 of p + 0x8080, each less 128. The planes of a row are separate columns of the tiles, and the sums of a
-// tile are exact.
+// Products with e2m1 weights multiply integers. Twice a value of e2m1 is an integer of up to 12. A row of x is
+// converted to integers of 16 bits times a power of two. Each integer is divided into two planes, which are numbers of
+// eight bits with a sign: of an integer p, bytes 0 and 1 of p + 0x8080, each less 128. The planes of a row are separate
+// columns of the tiles, and the sums of a tile are exact.
 //
 // A step of the tiles is 64 elements: of every 128 elements first the even ones, then the odd ones, as the codes of
 // weights are in bytes. Line l of a step holds elements 8l, 8l+2, 8l+4 and 8l+6, or those after them. A step is 16

@@ -5,8 +5,8 @@ package main
 // row, and rows are read front to back. Memory is fastest in this order. There are eight cursors; each reads
 // consecutive rows and prefetches the lines one kilobyte ahead.
 //
-// Codes and windows are those of streamfp4.go. The instruction multiplies bytes without a sign by bytes with one, so
-// that a table of 64 bytes has the values of streamfp4.go plus 96, and sums begin at -96 times the sum of x. Sums are
+// Codes and windows are those of streamfp4.go. The instruction multiplies bytes without a sign by bytes with one. So a
+// table of 64 bytes has the values of streamfp4.go plus 96, and sums begin at -96 times the sum of x. Sums are
 // integers: their bits are those of the tiles.
 //
 //	AX arguments   R9 w      CX, R10 one, three strides of the cursors

@@ -1,9 +1,9 @@
 import { count, percent, plural } from "./dom.js";
 import { quoted } from "./text.js";
 
-// summary describes as text which tokens the row that produced the token at a position attended to in the given layers
-// or, with pair, which tokens two layers have in common. never is the number of tokens to which no row of the answer
-// attended in these layers.
+// summary describes as text which tokens a row attended to in the given layers or, with pair, which tokens two layers
+// have in common. The row is the one that produced the token at position. never is the number of tokens to which no row
+// of the answer attended in these layers.
 export function summary(recording, position, layers, pair, never) {
   const row = recording.rowOf(position);
   const word = quoted(recording.tokens[position]);
