@@ -21,8 +21,8 @@ func drafts(t *testing.T, n int) spec.Setting {
 	return s
 }
 
-// The first draft after a prompt whose pages come from the cache is accepted as often as after a prompt that was
-// computed completely, because the pages also contain the rows of the drafting layer.
+// Pages of the prefix cache also contain the rows of the drafting layer. Therefore the first draft is accepted as often
+// after a cached prompt as after a prompt that was computed completely.
 func TestReusedPagesHoldDraftRows(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 1)})

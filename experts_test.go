@@ -163,8 +163,8 @@ func TestExpertsByDefault(t *testing.T) {
 	t.Errorf("no GPU of %d to %d bytes has some of the experts", low, high)
 }
 
-// If the host has too little memory for the experts that are not on the GPU, Open fails with an error that contains the
-// sizes, because otherwise every token would read from the disk.
+// If the host has too little memory for the experts that are not on the GPU, every token would read from the disk.
+// Therefore Open fails with an error that contains the sizes.
 func TestHostTooSmallForExperts(t *testing.T) {
 	src := mini(t)
 	ask := placement.Ask{Layers: []int{4}, Bytes: 1 << 30, Device: 1 << 30, Host: 2 << 30}

@@ -12,7 +12,7 @@ import (
 )
 
 // Drafting adds two stages to an iteration. After the forward pass, the drafting layer reads the hidden states of all
-// rows, including prompt rows, so that every page holds the cache rows of the drafting layer together with those of the
+// rows, including prompt rows. So every page holds the cache rows of the drafting layer together with those of the
 // target. It then proposes the next tokens of each sequence: one token with each pass, or a block of tokens with one
 // pass (plan.Model.Block; the forward pass has stored what the block's stages need). The next batch then verifies the
 // proposals: it computes several rows of a sequence at once, and loop.sampleItem samples from them exactly as plain

@@ -14,8 +14,8 @@ import (
 )
 
 // mover is a device in host memory that follows the rules of asynchronous page copies: page-locked memory from which
-// the device reads must not change until the next Sync or the end of a later fetch, and a collected page is complete
-// only after the caller has waited for it.
+// the device reads must not change until the next Sync or the end of a later fetch; a collected page is complete only
+// after the caller has waited for it.
 type mover struct {
 	kernel.Device
 	t *testing.T

@@ -155,8 +155,8 @@ const DefaultRecordBytes = 64 << 20
 func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecordBytes) }
 
 // recordedBytes returns an upper bound for the size of a request's recorded rows as JSON. Positions are stored as
-// differences of one to three bytes. A list of k positions below n takes a byte for each position, at most n/128 second
-// bytes and at most n/16384 third bytes, because the sum of the differences is below n. base64 adds a third.
+// differences of one to three bytes. The sum of the differences is below n. So a list of k positions below n takes a
+// byte for each position, at most n/128 second bytes and at most n/16384 third bytes. base64 adds a third.
 func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 	const names = 80 // size of the JSON of a layer or row without its data, in bytes
 	x := r.Record

@@ -9,9 +9,9 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, the
-// logits of a prompt are bitwise equal whether it is computed whole, in chunks, after a cached prefix, or again. A
-// prefix is used only if its window rows and its state are stored too.
+// Invariants of this file: the logits of a prompt are bitwise equal whether it is computed whole, in chunks, after a
+// cached prefix, or again. This holds for a model with windows and compressed streams, at lengths around every
+// boundary. A prefix is used only if its window rows and its state are stored too.
 
 // boundaries lists lengths at, just below and just above the ends of groups of 4, of windows and groups of 128, and of
 // pages of 256. The lengths have every remainder mod 4.

@@ -152,8 +152,8 @@ func TestRowsThatDoNotFitTheModelAreNotReplayed(t *testing.T) {
 	}
 }
 
-// A row that attended to all keys is replayed if it can attend to as many here, and a row of a batch with dense
-// attention only if it attended to all keys.
+// A row that attended to all keys is replayed if it can attend to as many here. In a batch with dense attention, a row
+// is replayed only if it attended to all keys.
 func TestReplayOfAllKeys(t *testing.T) {
 	s := Shape{TopK: 4, Dense: 6, Layers: []LayerShape{{As: 0}}}
 	for _, c := range []struct {

@@ -97,8 +97,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// A choice is explained if its distance from the cut is at most twice the largest difference of scores, because the
-// scores of the key and of the cut may both differ.
+// A choice is explained if its distance from the cut is at most twice the largest difference of scores: the scores of
+// the key and of the cut may both differ.
 func TestExplainedChoices(t *testing.T) {
 	var m margins
 	for i, c := range []struct {

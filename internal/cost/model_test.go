@@ -91,8 +91,8 @@ func TestTimesOfEachKindAreLearned(t *testing.T) {
 	}
 }
 
-// A measurement without time is ignored, one that is far too long counts as three times the prediction, and a batch
-// without decodes changes neither their time nor how late batches with decodes may be.
+// A measurement without time is ignored, and one that is far too long counts as three times the prediction. A batch
+// without decodes changes neither the time of decodes nor the allowed lateness of batches with decodes.
 func TestWhatAMeasurementChanges(t *testing.T) {
 	prompt, mixed := Work{Near: Rows{5, 1}}, Work{Decode: Rows{4, 4}, Near: Rows{5, 1}}
 	decodes := Work{Decode: Rows{4, 4}}

@@ -50,8 +50,8 @@ func TestTheBackgroundGivesWay(t *testing.T) {
 	}
 }
 
-// A background sequence waits while a prompt of another tenant is computed or can be admitted, but not while that
-// prompt waits for pages that are fetched, because otherwise no sequence would run.
+// A background sequence waits while a prompt of another tenant is computed or can be admitted. It does not wait while
+// that prompt waits for pages that are fetched, because then no sequence would run.
 func TestTheBackgroundRunsWhilePagesAreFetched(t *testing.T) {
 	f := newTestFake(t, 100, 4, Limits{BatchTokens: 16, MaxRunning: 4})
 	f.sched.OnAdmit(func(q *Sequence) bool { return q.Tenant == "kept" })

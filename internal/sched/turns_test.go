@@ -22,9 +22,9 @@ func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) 
 	}
 }
 
-// However many long prompts are in progress, of one tenant or of many, a short prompt of any tenant is computed whole
-// in one of the next two batches, whether it is scored or not. This also holds for the first chunk of a long prompt if
-// its tenant has no other prompt.
+// A short prompt of any tenant, scored or not, is computed whole in one of the next two batches. The number of long
+// prompts in progress, of one tenant or of many, does not change this. This also holds for the first chunk of a long
+// prompt if its tenant has no other prompt.
 func TestLongPromptsHoldNoPlaces(t *testing.T) {
 	one, each := func(int) string { return "a" }, func(i int) string { return fmt.Sprint(i) }
 	for name, c := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 	"sparrow/engine"
 )
 
-// While an endless batch job of the same tenant runs, first tokens take at most 1.5 times as long as on an idle engine,
-// in the median and in the 95th percentile. The batch job gets the remaining time.
+// While an endless batch job of the same tenant runs, first tokens take at most 1.5 times as long as on an idle engine.
+// This holds for the median and for the 95th percentile. The batch job gets the remaining time.
 func TestFirstTokensBesideABatch(t *testing.T) {
 	const questions = 60
 	draw := func(d *rand.Rand) engine.Request {

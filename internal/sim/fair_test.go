@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/sched"
 )
 
-// checkWait checks that, while others flood the engine, the only request of a tenant waits for its first token for a
-// number of iterations that does not depend on the requests of other tenants.
+// checkWait checks how long the only request of a tenant waits for its first token while others flood the engine. The
+// maximum number of iterations does not depend on the requests of other tenants.
 func (w *world) checkWait(s *stream) error {
 	if !w.flood || !s.alone || s.first == 0 || len(s.choices) > 1 {
 		return nil

@@ -115,8 +115,8 @@ func (x *timed) submit(tenant string, seed, prompt, output, choices int, watched
 	return w
 }
 
-// Prompts of 16000 tokens, two at a time, delay 8 and 64 streams for no longer than promised, beginning with the first
-// prompt, and the limit costs prompts at most a quarter of their speed. The test runs the engine's own loop and
+// Prompts of 16000 tokens, two at a time, delay 8 and 64 streams for no longer than the limit, beginning with the first
+// prompt. The limit reduces the speed of prompts by at most a quarter. The test runs the engine's own loop and
 // scheduler in virtual time.
 func TestLongPromptsDoNotStallStreams(t *testing.T) {
 	for _, streams := range []int{8, 64} {

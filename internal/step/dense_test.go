@@ -24,9 +24,9 @@ func openDense(t *testing.T, kernels string) model.Model {
 	return loadOn(t, archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz")+"/"+name, dev)
 }
 
-// In a model without an indexer, the logits of a row are bitwise equal whether its sequence is computed alone or in a
-// batch, mixed with decodes, in chunks or as a whole prompt. The prompts are shorter than, as long as, and longer than
-// the threshold of expanded keys.
+// In a model without an indexer, the logits of a row are bitwise equal alone and in a batch, mixed with decodes, in
+// chunks and as a whole prompt. The prompts are shorter than, as long as, and longer than the threshold of expanded
+// keys.
 func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	testDenseRowBits(t, openDense(t, "cpu"), []setting{
 		{"bf16 pages", plan.Policy{KV: "bf16", DenseThreshold: 128}},

@@ -41,7 +41,8 @@ const (
 )
 
 // GroupRows is the number of rows of x that are packed together. A group of at most halfRows or fewRows rows, or of one
-// row, needs less memory, and products are faster because they read the group again for every few rows of weights.
+// row, needs less memory. Products read the group again for every few rows of weights, so they are faster with a small
+// group.
 const GroupRows = 16
 
 const (

@@ -27,7 +27,7 @@
 //
 // bfloat16 and e4m3 operands are little-endian bytes, as in a checkpoint or a cache page, at any alignment. Leading
 // dimensions (ldx, ldw, ...) count elements. An e4m3 weight means the float32 product of its value and its scale,
-// rounded once, so a product over e4m3 weights is bitwise equal to the float32 product over the weights widened by
+// rounded once. So a product over e4m3 weights is bitwise equal to the float32 product over the weights widened by
 // [Tier.WidenE4M3]. Scales of 2^120 and above are too large for the assembly tiers and overflow to infinity.
 //
 // # Tiles

@@ -38,8 +38,8 @@ func (s *shares) count() int { return len(s.at) - 1 }
 // rowBytes returns the size in bytes of a row of a weight, without scales.
 func rowBytes(w *host.Matrix) int { return w.Data.Cols * w.Data.DType.Size() }
 
-// With several workers, each has at least sharesEach shares, and more if a share would be larger than shareBytes, so
-// that a fast worker can take over shares of a slow one.
+// With several workers, each has at least sharesEach shares, and more if a share would be larger than shareBytes. So a
+// fast worker can take over shares of a slow one.
 const (
 	sharesEach = 2
 	shareBytes = 256 << 10

@@ -16,8 +16,8 @@ type AcceptArgs struct {
 	Reserved    int32
 }
 
-// AcceptDrafts writes, for each row of Words, the word for the number of accepted drafts of its sequence, or, for a
-// negative place, the token that the target chose after the accepted drafts.
+// AcceptDrafts writes one value for each row of Words: the word for the number of accepted drafts of its sequence or,
+// for a negative place, the token that the target chose after the accepted drafts.
 func (k *Kernels) AcceptDrafts(s *Stream, a *AcceptArgs) error {
 	c := checks{kernel: "accept_drafts"}
 	c.memory("tokens", a.Tokens, 4)

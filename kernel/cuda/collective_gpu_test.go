@@ -13,9 +13,9 @@ import (
 )
 
 // The tests of this file check these invariants: a sum over ranks is bitwise equal to float32 additions in the order of
-// the ranks, rounded once, on every rank, in every run, in one shot and in two, in launches and in graphs; the number
-// of a rank that does not arrive is reported, and no rank waits for it forever. Ranks are streams of one device, so
-// transfers over NVLink are not tested.
+// the ranks, rounded once. This holds on every rank, in every run, in one shot and in two, in launches and in graphs;
+// the number of a rank that does not arrive is reported, and no rank waits for it forever. Ranks are streams of one
+// device, so transfers over NVLink are not tested.
 
 // peers holds several ranks that are streams of one device.
 type peers struct {

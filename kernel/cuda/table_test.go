@@ -14,8 +14,8 @@ import (
 	"sparrow/layout"
 )
 
-// For shapes of released models and for odd shapes, the golden table lists the kernel of a product, its tiles and its
-// shared memory, the segments of attention, and the scratch memory of launches.
+// The golden table has shapes of released models and odd shapes. For each it lists the kernel of a product with its
+// tiles and its shared memory, the segments of attention, and the scratch memory of launches.
 func TestTableOfChoices(t *testing.T) {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }

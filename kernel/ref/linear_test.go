@@ -34,8 +34,8 @@ func linearRows(t *testing.T, d kernel.Device, rows, slot, begin int) kernel.Seq
 	return s
 }
 
-// The chunked form of the delta rule agrees with the recurrent form for any position of the first row in its chunk,
-// even if channels decay so fast that exponentials of their sums overflow.
+// The chunked form of the delta rule agrees with the recurrent form for any position of the first row in its chunk.
+// This also holds if channels decay so fast that exponentials of their sums overflow.
 func TestChunkedDeltaEqualsRecurrent(t *testing.T) {
 	d := &ref.Device{}
 	const heads, rows, n = 2, 150, kernel.DeltaDim

@@ -24,10 +24,10 @@ type Phase struct {
 	GapMs float64 `json:"gap_ms,omitempty"`
 	// SpanMs is the time from the first launch of a step to the end of the last, on the device's clock.
 	SpanMs float64 `json:"span_ms,omitempty"`
-	// OverlapMs is the median time of a decode step that is enqueued while the previous step runs and reads the tokens
-	// that the previous step samples, as the engine does on a GPU. Busy is SpanMs / OverlapMs, the share of time in
-	// which the GPU works. The tokens of these steps depend on each other, so that other experts may be chosen than in
-	// the steps of SpanMs.
+	// OverlapMs is the median time of a decode step that is enqueued while the previous step runs, as the engine does
+	// on a GPU. The step reads the tokens that the previous step samples. Busy is SpanMs / OverlapMs, the share of time
+	// in which the GPU works. The tokens of these steps depend on each other, so that other experts may be chosen than
+	// in the steps of SpanMs.
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 

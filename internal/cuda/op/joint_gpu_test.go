@@ -271,7 +271,7 @@ func (l *partsLayer) run(alone bool) map[string][]byte {
 }
 
 // Rows that are rotated and quantised in one launch for banded products are bitwise equal to rows of a separate
-// rotation and separate products, including so many rows that a warp processes several of them.
+// rotation and separate products. This includes so many rows that a warp processes several of them.
 func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	const heads, size, rows = 64, 512, 260

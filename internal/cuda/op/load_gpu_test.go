@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights that are loaded together have the same bytes in device memory as in their files, whether they are copied in
-// one piece, in many pieces, or in pieces shared with other weights.
+// Weights that are loaded together have the same bytes in device memory as in their files. They are copied in one
+// piece, in many pieces, or in pieces shared with other weights.
 func TestGPULoadedTogether(t *testing.T) {
 	d := onGPU(t).gpu
 	list, made := loadTogether(t, d)

@@ -67,8 +67,8 @@ func (b *bench) prepared(w kernel.Weight, role kernel.Role) (onRef, onGPU kernel
 	return onRef, onGPU
 }
 
-// Products of every kind of weight agree with the reference, with sizes that are not multiples of tiles, with few and
-// many rows, written or added to the output, and in both output types.
+// Products of every kind of weight agree with the reference. The cases have sizes that are not multiples of tiles, few
+// and many rows, results that are written or added to the output, and both output types.
 func TestGPUMultiply(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct {

@@ -185,8 +185,8 @@ func (t Times) of(m Method) float64 {
 	return t.Computed
 }
 
-// fewRows is the maximum number of decode rows for which a layer mostly uses at most one expert in host memory, so
-// that there is no work to divide between CPU and bus.
+// fewRows is the maximum number of decode rows for which a layer mostly uses at most one expert in host memory. One
+// expert is not divided between CPU and bus.
 const fewRows = 4
 
 // beside returns the fraction of experts in host memory that should be fetched for decodes while the CPU computes the

@@ -14,8 +14,8 @@ const bellPeak = 3.46
 
 // Dummy returns the checkpoint without files: its tensors have shapes and distributions, and a device generates the
 // values when they are loaded. The values differ from those of Write but have the same distributions. Packed values of
-// four bits, their scales and blocks repeat a pattern of 8 MiB, in each tensor from a different offset, so that they
-// are generated as fast as memory is copied.
+// four bits, their scales and blocks repeat a pattern of 8 MiB, in each tensor from a different offset. So they are
+// generated as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 	list := make([]weight.Tensor, 0, 2*len(c.tensors)) // tensors with their scales
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {

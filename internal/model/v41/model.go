@@ -5,10 +5,10 @@
 // chosen rows. A pass consists of operations of package kernel. It does not depend on the device and never reads the
 // elements of a tensor. The plan determines kernels and layouts.
 //
-// A sequence has pages, with window entries of every layer and with entries and indexer keys of the layers that compute
-// them, and a State with the raw row of an incomplete pair of tokens. Row numbers in the n-gram tables are computed
-// from tokens when a pass is prepared. The bits of a row do not depend on the other rows of the batch, nor on the
-// division of the prompt into steps.
+// A sequence has pages and a State. Pages have window entries of every layer, and entries and indexer keys of the
+// layers that compute them. The State has the raw row of an incomplete pair of tokens. Row numbers in the n-gram tables
+// are computed from tokens when a pass is prepared. The bits of a row do not depend on the other rows of the batch, nor
+// on the division of the prompt into steps.
 package v41
 
 import (

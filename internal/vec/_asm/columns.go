@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// emitColumns writes the kernels that pack rows of x as columns of tiles, two
-// adjacent elements along k in each word, and the one that turns tiles of sums back
-// into rows. A float32 is packed as two bfloat16: the rounded number and the rounding
-// error. The two parts are separate columns, whose sums are added in the end. Sixteen
-// rows are a tile of first parts and one of second parts; a tile of fewer rows has the
-// columns of all second parts after those of the first.
+// emitColumns writes the kernels that pack rows of x as columns of tiles, with two adjacent elements along k in each
+// word. It also writes the kernel that turns tiles of sums back into rows. A float32 is packed as two bfloat16: the
+// rounded number and the rounding error. The two parts are separate columns, whose sums are added in the end. Sixteen
+// rows are a tile of first parts and one of second parts; a tile of fewer rows has the columns of all second parts
+// after those of the first.
 func (e *emitter) emitColumns() {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")

@@ -83,10 +83,9 @@ func (e *emitter) copyRows(from, slot, first, rows int) {
 	}
 }
 
-// emitAttendValues writes the kernel that adds weighted rows to the sums of 16
-// heads: four tiles of columns at a time, over all groups of 32 rows. The elements of
-// two adjacent rows are interleaved for one group while the group before it is
-// multiplied, and rows of a later call are prefetched, one for every few quarters of a group.
+// emitAttendValues writes the kernel that adds weighted rows to the sums of 16 heads: four tiles of columns at a time,
+// over all groups of 32 rows. The elements of two adjacent rows are interleaved for one group while the group before it
+// is multiplied. Rows of a later call are prefetched, one for every few quarters of a group.
 //
 //	AX arguments   SI memory and columns   R8 places of rows   R9 groups left of these columns
 //	R11, R12 tiles being filled, and the others   BX places of rows to fetch, or 0

@@ -2,11 +2,10 @@ package main
 
 import "fmt"
 
-// Streaming kernels: up to sixteen rows of x by coded weights that come from
-// memory. They take units of 32 rows of weights, a group, one after the other, and widen
-// 64 columns of it into one half of a small panel while the tiles multiply the other
-// half. Sums are taken in the order of the tile kernels. While a unit is multiplied the
-// next one is prefetched: longer units would leave the L2 cache before they are used.
+// Streaming kernels: up to sixteen rows of x by coded weights that come from memory. They process groups of 32 rows of
+// weights, called units, one after the other. 64 columns of a unit are widened into one half of a small panel while the
+// tiles multiply the other half. Sums are taken in the order of the tile kernels. While a unit is multiplied the next
+// one is prefetched: longer units would leave the L2 cache before they are used.
 //
 // A block of 128 columns is two phases; each fills (f) and multiplies (m):
 //
@@ -15,8 +14,8 @@ import "fmt"
 //	m         last of block before  first
 //	panel     f half 0, m half 1    f half 1, m half 0
 //
-// Up to eight rows of x are one tile, whose columns are both parts of all of them, and
-// its sums are two tiles. Sixteen rows are two tiles, and their sums four.
+// Up to eight rows of x are one tile, whose columns are both parts of all of them, and its sums are two tiles. Sixteen
+// rows are two tiles, and their sums four.
 //
 // Tile instructions are spread evenly between the rows that are widened.
 //

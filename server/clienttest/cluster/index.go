@@ -25,8 +25,8 @@ const (
 	pages      = 300
 )
 
-// index checks that Dynamo's index of cached prefixes returns the same matches as the cache, after random stores,
-// evictions and clears, lost frames, new connections, a new index and a new server.
+// index checks that Dynamo's index of cached prefixes returns the same matches as the cache. This must hold after
+// random stores, evictions and clears, lost frames, new connections, a new index and a new server.
 func (s *stage) index(ctx context.Context) error {
 	x := &indexed{stage: s, ctx: ctx, random: rand.New(rand.NewPCG(26, 2))}
 	defer x.close()
