@@ -88,7 +88,7 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 }
 
 // If the chat template of a file cannot be parsed, the error names the file and where the template is stored. Open
-// fails, if the model is opened for plain prompts (PromptsOnly), Open succeeds and a chat request fails.
+// fails. If the model is opened for plain prompts (PromptsOnly), Open succeeds and a chat request fails.
 func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
 	notUnderRace(t)
 	source, err := builtin.Source()

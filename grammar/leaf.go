@@ -30,7 +30,7 @@ const (
 	familyString
 	familyFreeKey
 	familyNumber
-	familyPunct // the first of the families of punctuation, one per leaf
+	familyPunct // first number for families of punctuation; each such leaf has its own family
 	ownFamilies = 64
 
 	patternFamilies = 1 << 31 // the first of the families of patterns, one per pattern; see Tokens.family

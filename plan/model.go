@@ -161,8 +161,8 @@ const (
 // windowWidth returns the width of a row of V4's window indices, a multiple of 64.
 func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 
-// heavyWidth returns the width of a row of V4's indices of ratio 128: every entry of a table that reaches the given
-// number of tokens.
+// heavyWidth returns the width of a row of V4's indices of ratio 128: the number of compressed entries of the given
+// number of tokens, rounded up.
 func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
 
 // MostHeavy returns heavyWidth for a sequence of maximum length.

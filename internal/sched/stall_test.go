@@ -18,7 +18,7 @@ type machine struct {
 	far   float64
 	stall time.Duration
 	step  int
-	// kept is the allowed longest gap as a multiple of stall; 0 means the promised 1.2.
+	// kept is the allowed longest gap as a multiple of stall; 0 means 1.2.
 	kept float64
 }
 
@@ -148,8 +148,8 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 	return float64(g.prompts) / (g.clock - from)
 }
 
-// Prompts delay running streams for no longer than promised, beginning with the first prompt, and the limit costs
-// prompts at most a quarter of their speed. If this limit cannot be met, the scheduler reports the delay.
+// Prompts delay running streams for no longer than the limit allows, beginning with the first prompt. The limit reduces
+// the speed of prompts by at most a quarter. If this limit cannot be met, the scheduler reports the delay.
 func TestPromptsDoNotStallStreams(t *testing.T) {
 	for i := range machines {
 		m := &machines[i]
