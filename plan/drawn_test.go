@@ -89,7 +89,7 @@ func TestTableOfDrawnPlans(t *testing.T) {
 			t.Fatalf("%v is not a refusal with a code", err)
 		}
 		if refused.Asked == "" || refused.Supported == "" {
-			t.Errorf("%v does not say what was asked for and what is supported", err)
+			t.Errorf("%v does not state what was requested and what is supported", err)
 		}
 		return "refused " + table.Facts(err.Error())
 	}

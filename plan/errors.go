@@ -87,7 +87,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "plan: %s: %s: asked for %s", string(e.Code), e.Code.Title(), e.Asked)
+	fmt.Fprintf(&s, "plan: %s: %s; requested: %s", string(e.Code), e.Code.Title(), e.Asked)
 	if e.Supported != "" {
 		fmt.Fprintf(&s, "; supported: %s", e.Supported)
 	}

@@ -49,7 +49,7 @@ func TestDivide(t *testing.T) {
 		{2, 2, ByHeads, ByHeads, 4, 2, ""},
 		{2, 6, ByHeads, ByHeads, 2, 6, ""},
 		{0, 5, DivisionUnset, 0, 0, 0,
-			"heads or experts per rank do not fit: asked for 12 experts in equal parts on 5 ranks"},
+			"heads or experts per rank do not fit; requested: 12 experts in equal parts on 5 ranks"},
 		{0, 8, ByRequests, 0, 0, 0,
 			"12 experts in equal parts on 8 ranks; supported: 1, 2, 3, 4, 6, 12 ranks; try 6 ranks"},
 		{0, 0, DivisionUnset, 0, 0, 0, "on 0 ranks"},

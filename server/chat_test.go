@@ -263,7 +263,7 @@ func TestTraceTellsPlansPrefixAndTimes(t *testing.T) {
 		t.Errorf("no trace at the end of\n%s", got.body)
 	}
 	if !e.last(t).Trace {
-		t.Error("the engine was not asked for a trace")
+		t.Error("no trace was requested from the engine")
 	}
 }
 

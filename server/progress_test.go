@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// If a request asks for progress, its stream reports how many prompt tokens have been computed, until the first token.
+// With return_progress, the stream of a request reports how many prompt tokens are computed, until the first token.
 func TestProgressOfThePrompt(t *testing.T) {
 	gate := make(chan struct{})
 	e := newFake(saying("Hi", "!"))
@@ -42,7 +42,7 @@ func TestProgressOfThePrompt(t *testing.T) {
 	if told == 0 || said != 1 {
 		t.Errorf("%d reports, %d answers", told, said)
 	}
-	// A stream that did not ask for progress gets no reports.
+	// A stream without this option gets no reports.
 	if got := post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`); strings.Contains(got.body, "progress") {
 		t.Error(got.body)
 	}

@@ -56,7 +56,7 @@ func TestRecordedRowsAreSentWithTheirTokens(t *testing.T) {
 		last := e.requests[len(e.requests)-1]
 		if !reflect.DeepEqual(last.Record, &sparrow.Record{Selections: true, Layers: []int{0}, Scores: true,
 			Experts: true, Tokens: sparrow.RecordRange, From: 4, To: 9}) {
-			t.Errorf("%s: the engine was asked for %+v", path, last.Record)
+			t.Errorf("%s: requested from the engine: %+v", path, last.Record)
 		}
 
 		var sum *record.Rows

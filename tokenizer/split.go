@@ -27,7 +27,7 @@ type splitStage struct {
 	invert   bool
 }
 
-// part is a span of the text. It says whether the span is a match.
+// part is a span of the text. It states whether the span is a match.
 type part struct {
 	span
 	match bool

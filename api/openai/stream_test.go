@@ -178,7 +178,7 @@ func TestTextChunksSayWhatWasMeant(t *testing.T) {
 // hotChunk is a chunk with one token of text, as in nearly every event of a stream.
 var hotChunk = ChunkChoice{Delta: Delta{Content: " überall"}}
 
-// richChunk returns a chunk with every optional field that a request can ask for.
+// richChunk returns a chunk with every optional field.
 func richChunk() *ChunkChoice {
 	token := TokenLogprob{Token: " so", Logprob: -0.123456789, Bytes: TokenBytes(" so")}
 	for range MaxTopLogprobs {

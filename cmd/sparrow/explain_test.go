@@ -516,7 +516,7 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --batch decode:4000 --graph replay",
 			"this works: sparrow explain --family deepseek_v32 --batch decode:4000 --graph none"},
 		{"--family deepseek_v32 --batch verify:2:4000 --graph capture --draft 1",
-			"E25: graph not possible for this batch: asked for a batch of mode verify in graph mode capture on cpu"},
+			"E25: graph not possible for this batch; requested: a batch of mode verify in graph mode capture on cpu"},
 		{"--family deepseek_v32 --batch extend:40 --graph piecewise --hw h200",
 			"--hw h200 --batch extend:40 --graph none"},
 		{"--family deepseek_v32 --tp 3", "E08"},

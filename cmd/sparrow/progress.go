@@ -22,7 +22,7 @@ type progress struct {
 	columns int // width of the terminal in columns; 0 if w is not a terminal
 	now     func() time.Time
 	started time.Time
-	drawn   time.Time // zero before the first drawing
+	drawn   time.Time // time of the latest drawing; zero before the first
 }
 
 // newProgress returns a progress whose time starts now. The writer is usually standard error, so that output can be

@@ -133,7 +133,7 @@ func (f *quantizeFlags) run(cmd *cobra.Command, src, dst string) (err error) {
 	return nil
 }
 
-// weigh reads or computes the importance matrix of the model, if one of the flags asks for it.
+// weigh reads or computes the importance matrix of the model, if one of the flags selects one.
 func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacpp.Mix, src string,
 	source *family.Source) (err error) {
 	switch {
@@ -148,8 +148,8 @@ func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacp
 		}
 		m.ImportanceFile = filepath.Base(f.text)
 	case mix.NeedsImportance():
-		warnings(cmd)(fmt.Sprintf("type %s loses much less with an importance matrix; --imatrix reads one, and "+
-			"--calibrate computes one", mix))
+		warnings(cmd)(fmt.Sprintf("type %s has much smaller errors with an importance matrix; --imatrix reads one, "+
+			"and --calibrate computes one", mix))
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// quantize --calibrate computes the importance matrix, names the text in the file, and says how many matrices have it.
+// quantize --calibrate computes the importance matrix, names the text in the file, and reports how many matrices have
+// it.
 func TestQuantizeCalibrates(t *testing.T) {
 	dir := t.TempDir()
 	text, file := filepath.Join(dir, "texts.txt"), filepath.Join(dir, "x.gguf")

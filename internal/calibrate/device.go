@@ -155,7 +155,7 @@ func (d *Device) expert(a kernel.ExpertArgs, x *experts, e int, chosen []choice)
 
 // floats returns a tensor of zeros in host memory.
 func floats(rows, cols int) kernel.Tensor {
-	buf, _ := host.Memory{}.Alloc(4 * int64(rows) * int64(cols)) // host memory is never refused
+	buf, _ := host.Memory{}.Alloc(4 * int64(rows) * int64(cols)) // allocating host memory cannot fail
 	return kernel.Tensor{Buf: buf, DType: kernel.F32, Rows: rows, Cols: cols, Stride: cols}
 }
 

@@ -50,7 +50,7 @@ func New(endpoint string, headers map[string]string) (*Exporter, error) {
 	return &Exporter{url: u.String(), headers: headers, client: &http.Client{Timeout: exportTimeout}}, nil
 }
 
-// ExportSpans sends spans, and repeats the request if the collector asks for it by its response.
+// ExportSpans sends spans, and repeats the request if the response of the collector requests that.
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	e.mu.Lock()
 	closed := e.closed

@@ -76,7 +76,7 @@ func TestWorkerNumbersAreExclusive(t *testing.T) {
 	}
 }
 
-// After Run returns, the caller sees all memory that the tasks wrote, without locks.
+// After Run returns, the caller can read all memory that the tasks wrote, without locks.
 func TestRunOrdersMemory(t *testing.T) {
 	p := open(t, 3)
 	values := make([]int, 100)

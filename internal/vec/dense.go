@@ -4,7 +4,7 @@ import "fmt"
 
 // DenseHead is causal attention of one head for several rows, over keys and values of one request:
 //
-//	p = exp(Scale*(q·key + q·rope) - the largest), over the keys that a row sees; out = Σ p*value / Σ p
+//	p = exp(Scale*(q·key + q·rope) - the largest), over the keys that a row attends to; out = Σ p*value / Σ p
 //
 // Q [rows, Nope+Rope], Keys [n, Nope], Ropes [n, Rope], Values [n, V], Out [rows, V]; Ld... is the distance between
 // rows in elements. Row i attends to the first Seen[i] keys; n is the maximum of Seen. The output of a row without keys

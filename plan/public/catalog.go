@@ -106,7 +106,7 @@ var (
 		plan.SM110, plan.SM120, plan.SM121, plan.GFX95)
 )
 
-// pagedRows returns the limit of kernels that plan their splits in shared memory.
+// pagedRows returns the maximum number of rows of kernels that plan their splits in shared memory.
 func pagedRows(hw *plan.Hardware, _ int) (int, string) {
 	return hw.PagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory",
 		hw.SmemOptin)

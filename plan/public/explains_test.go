@@ -29,7 +29,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 	if _, ok := reasons[plan.FA3]; ok {
 		t.Error("the chosen kernel is among the rejected")
 	}
-	t.Run("splits are fixed where that was asked for", func(t *testing.T) {
+	t.Run("splits are fixed if that is requested", func(t *testing.T) {
 		for wanted, fixed := range map[plan.Switch]bool{plan.SwitchUnset: false, plan.SwitchOff: true,
 			plan.SwitchOn: false} {
 			cfg := newSetup(t, "sm90", wish(func(p *Policy) { p.AutomaticSplits = wanted })).resolve(t)

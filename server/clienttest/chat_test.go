@@ -158,7 +158,7 @@ func TestLogprobs(t *testing.T) {
 		t.Errorf("%d tokens streamed, %d whole", got, want)
 	}
 	if plain := s.chat(t, ask(treesQuestion)); len(plain.Choices[0].Logprobs.Content) != 0 {
-		t.Errorf("log probabilities nobody asked for: %s", plain.RawJSON())
+		t.Errorf("log probabilities that were not requested: %s", plain.RawJSON())
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more .
 	return e
 }
 
-// schema returns a change of a request that asks for an answer in a JSON schema.
+// schema returns a change of a request that requires an answer in a JSON schema.
 func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	return func(p *openai.ChatCompletionNewParams) {
 		p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
@@ -51,7 +51,7 @@ func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	}
 }
 
-// strictSchema returns a change of a request that asks for a JSON schema which must be enforced completely.
+// strictSchema returns a change of a request that requires a JSON schema which must be enforced completely.
 func strictSchema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	return func(p *openai.ChatCompletionNewParams) {
 		schema(s)(p)

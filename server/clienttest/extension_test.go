@@ -38,7 +38,7 @@ func TestReasoning(t *testing.T) {
 	wantChat(t, &pieces.ChatCompletion, "#### 154", "stop")
 	without := s.chat(t, ask(treesQuestion))
 	if f := without.Choices[0].Message.JSON.ExtraFields["reasoning_content"]; f.Valid() && f.Raw() != `""` {
-		t.Errorf("reasoning nobody asked for: %s", f.Raw())
+		t.Errorf("reasoning that was not requested: %s", f.Raw())
 	}
 }
 
@@ -102,6 +102,6 @@ func TestTrace(t *testing.T) {
 		t.Errorf("closing chunk: %s", end.RawJSON())
 	}
 	if without := s.chat(t, p); without.JSON.ExtraFields["sparrow"].Valid() {
-		t.Errorf("a trace nobody asked for: %s", without.RawJSON())
+		t.Errorf("a trace that was not requested: %s", without.RawJSON())
 	}
 }

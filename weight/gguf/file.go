@@ -96,7 +96,7 @@ func (f *File) openSplits(path string, named *File, count int) error {
 		}
 		no, _ := part.Metadata.Int("split.no")
 		if n, _ := part.Metadata.Int("split.count"); n != int64(count) || no != int64(i) {
-			return fmt.Errorf("gguf: %s: %w: its metadata says split %d of %d, its name %d of %d",
+			return fmt.Errorf("gguf: %s: %w: its metadata has split %d of %d, but its name has %d of %d",
 				f.Parts[i].Path, ErrMalformed, no+1, n, i+1, count)
 		}
 		if i == 0 {

@@ -110,7 +110,7 @@ func TestSplitsAreJoined(t *testing.T) {
 		}
 	}
 	write(2, split(1), source("b", 8, 32))
-	if _, err := Open(name(0)); err == nil || !strings.Contains(err.Error(), "its metadata says split 2 of 3") {
+	if _, err := Open(name(0)); err == nil || !strings.Contains(err.Error(), "its metadata has split 2 of 3") {
 		t.Errorf("a wrong split: %v", err)
 	}
 	write(2, split(2), source("a", F32, 2))

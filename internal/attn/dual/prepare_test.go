@@ -119,8 +119,8 @@ func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	return out
 }
 
-// A query at position t sees min(t+1, 128) window entries, floor((t+1)/4) groups of 4 and floor((t+1)/128) groups of
-// 128. With top-k 512, every group of 4 is selected up to t = 2050, and 512 groups after that, also at the end of
+// A query at position t attends to min(t+1, 128) window entries, floor((t+1)/4) groups of 4 and floor((t+1)/128) groups
+// of 128. With top-k 512, every group of 4 is selected up to t = 2050, and 512 groups after that, also at the end of
 // 393,216 tokens.
 func TestVisibility(t *testing.T) {
 	paged := plan.Policy{KV: "fp8", Prefill: "v4-paged"}

@@ -245,7 +245,7 @@ func TestKeptConnections(t *testing.T) {
 	}
 }
 
-// Pages expire in the store if its URL says so, after as many whole seconds; another server finds them until then.
+// Pages expire in the store if its URL sets a time, after as many whole seconds; another server finds them until then.
 func TestPagesOfAStoreExpire(t *testing.T) {
 	for query, seconds := range map[string]string{"": "", "?ttl=90s": "90", "?ttl=1h30m": "5400", "?ttl=2500ms": "2"} {
 		server := respserver.Start(t)

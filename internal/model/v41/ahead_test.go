@@ -30,6 +30,6 @@ func TestRowsAreAskedForAhead(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Equal(asked, want) {
-		t.Errorf("%d rows were asked for, %d are used, or in another order", len(asked), len(want))
+		t.Errorf("%d rows were requested and %d are used, or their order differs", len(asked), len(want))
 	}
 }

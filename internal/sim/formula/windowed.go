@@ -198,7 +198,7 @@ func (s *state) holds(n int) error {
 	return nil
 }
 
-// Release releases the state.
+// Release ends the use of the state; a second call panics.
 func (s *state) Release() {
 	if s.released {
 		panic("formula: a state was released twice")

@@ -129,8 +129,8 @@ func (s *stage) tiers(ctx context.Context) error {
 		}
 		found = fmt.Sprintf("%d tokens, %d of them on the device", in.Longest, in.Device)
 		u, asking := ask(i)
-		err = errors.Join(asking, want(u.Details.Cached == in.Longest, "the index says %s, the server finds %d", found,
-			u.Details.Cached))
+		err = errors.Join(asking, want(u.Details.Cached == in.Longest, "the index reports %s, the server finds %d",
+			found, u.Details.Cached))
 		break // this request has evicted pages of other prompts
 	}
 	s.check("Dynamo's indexer has pages in host memory", found, errors.Join(err,

@@ -144,7 +144,7 @@ export class Recording {
 
   addTokens(list) {
     this.spelled.push(...list.map(plain));
-    let from = Math.max(this.prompt, this.tokens.length - 8); // a character may have begun there
+    let from = Math.max(this.prompt, this.tokens.length - 8); // start of the longest incomplete character
     while (from > this.prompt && this.tokens[from] === "") from--;
     const fresh = whole(this.spelled.slice(from));
     this.tokens.length = from;
