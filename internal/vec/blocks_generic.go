@@ -72,8 +72,8 @@ func sumCodes(codes []byte) (sum int32) {
 	return sum
 }
 
-// plainBlock is a block of 256 unpacked weights: value i is d·v[i] - dmin·m[i/16]. In a format of 32 values it is
-// d·v[i] and dmin.
+// plainBlock is a block of unpacked weights. In formats with blocks of 256 values, value i is d·v[i] - dmin·m[i/16]. In
+// formats with blocks of 32 values it is d·v[i] + dmin.
 type plainBlock struct {
 	d, dmin float32
 	v       [256]int32
