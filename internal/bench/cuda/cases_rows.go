@@ -48,7 +48,7 @@ func normCase(rows, columns int) Case {
 		}}
 }
 
-// lastRow compares the last of rows bf16 rows with the values that want returns.
+// lastRow compares the last row of a bf16 matrix [rows, columns] with the values that want returns.
 func (r *reader) lastRow(p cuda.Ptr, rows, columns int, want func(int) float64) error {
 	for i, v := range r.bf16s(p.Add(2*int64(columns)*int64(rows-1)), columns) {
 		if g, w := float64(v), want(i); !(math.Abs(g-w) <= max(math.Abs(w), 1e-3)/200) {
