@@ -4,12 +4,14 @@ package archive
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -24,16 +26,12 @@ func Unpack(t testing.TB, file string) string {
 }
 
 func unpack(dir, file string) error {
-	f, err := os.Open(file)
+	once, _ := archives.LoadOrStore(file, sync.OnceValues(func() ([]byte, error) { return decompress(file) }))
+	data, err := once.(func() ([]byte, error))()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return err
-	}
-	for r := tar.NewReader(z); ; {
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -51,6 +49,23 @@ func unpack(dir, file string) error {
 			return err
 		}
 	}
+}
+
+// archives maps the path of an archive to a function that decompresses it on its first call: many tests of a package
+// unpack the same archive, and decompression takes longer than writing the files.
+var archives sync.Map
+
+func decompress(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
 }
 
 func write(path string, from io.Reader) error {
