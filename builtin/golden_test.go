@@ -2,7 +2,6 @@ package builtin_test
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"testing"
 
@@ -11,13 +10,14 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
 	"sparrow/plan"
 )
 
-var long = flag.Bool("long", false, "every golden output from every cache (make long)")
+var long = testflag.Long
 
 type goldenFile struct {
 	Cases []struct {

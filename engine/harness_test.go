@@ -18,6 +18,7 @@ import (
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testkit/planread"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -114,8 +115,7 @@ func pools() int {
 }
 
 // everything enables test cases whose properties other tests already imply. make long sets it.
-var everything = flag.Bool("long", false, "run tests that take minutes and tests whose properties other tests imply "+
-	"(make long)")
+var everything = testflag.Long
 
 // repeats skips a test unless make long or a device other than the CPU runs it; others names the tests that imply it.
 func repeats(t *testing.T, others string) {

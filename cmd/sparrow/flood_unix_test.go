@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 
 	"sparrow/internal/process"
 	"sparrow/internal/testkit/await"
+	"sparrow/internal/testkit/testflag"
 )
 
 // thisProgram returns the program under test, to be run in its own process.
@@ -60,7 +60,7 @@ func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body stri
 }
 
 // long enables tests that take half a minute; make long sets it.
-var long = flag.Bool("long", false, "tests that take half a minute (make long)")
+var long = testflag.Long
 
 // mostIdle is the maximum memory of a server after a flood.
 const mostIdle = 150e6

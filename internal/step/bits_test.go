@@ -2,10 +2,8 @@ package step_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"sparrow/internal/cuda/op"
@@ -13,6 +11,7 @@ import (
 	"sparrow/internal/model/family"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/gpu"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
@@ -20,8 +19,7 @@ import (
 )
 
 // long enables test cases whose properties other tests already imply. make long sets it.
-var long = flag.Bool("long", false, "run tests that take minutes and tests whose properties other tests imply (make "+
-	"long)")
+var long = testflag.Long
 
 // setting is a cache layout and the kernels that read the layout.
 type setting struct {
@@ -187,15 +185,11 @@ func testRowBits(t *testing.T, kernels string, settings []setting) {
 		m := open(t, checkpoint, kernels)
 		for _, s := range settings {
 			t.Run(checkpoint+"/"+s.name, func(t *testing.T) {
-				if kernels == "cpu" && checkpoint == "glm_moe_dsa-1" && !*long &&
-					!strings.Contains(s.name, "656-byte pages") {
+				if kernels == "cpu" && checkpoint == "glm_moe_dsa-1" && !*long && s.name != "656-byte pages" {
 					t.Skip("only make long runs this case: other cases test these rows with another checkpoint, and " +
 						"this checkpoint with 656-byte rows")
 				}
-				if kernels == "cpu" && !*long && (s.policy.KV == "bf16" ||
-					s.policy.KV == "fp8-576" && s.policy.Prefill != "sparse-block") {
-					t.Skip("only make long runs this case: other cases test other rows with the same kernels")
-				}
+				skipLayout(t, kernels, s)
 				b := newBench(t, m, s.policy)
 				lengths := []int{90, 128, 129, 300}
 				var alone [][][]float32
@@ -215,6 +209,15 @@ func testRowBits(t *testing.T, kernels string, settings []setting) {
 				b.mixed(lengths, alone)
 			})
 		}
+	}
+}
+
+// skipLayout skips a test on a CPU, unless make long runs it, if another setting has the same kernels for other rows.
+func skipLayout(t *testing.T, kernels string, s setting) {
+	t.Helper()
+	if kernels == "cpu" && !*long && (s.policy.KV == "bf16" || s.policy.KV == "f32" ||
+		s.policy.KV == "fp8-576" && s.policy.Prefill != "sparse-block") {
+		t.Skip("only make long runs this case: other cases test other rows with the same kernels")
 	}
 }
 
@@ -282,6 +285,9 @@ func testDeterministic(t *testing.T, kernels string, settings []setting) {
 	m := open(t, "deepseek_v32-fp8-1", kernels)
 	for _, s := range settings {
 		t.Run(s.name, func(t *testing.T) {
+			if s.policy.KV != "bf16" { // no other case that this mode accepts has the flat kernel
+				skipLayout(t, kernels, s)
+			}
 			p := s.policy
 			p.Deterministic = true
 			if p.Prefill != "" {
@@ -381,6 +387,7 @@ func testSlicing(t *testing.T, kernels string, settings []setting) {
 	m := open(t, "deepseek_v32-fp8-1", kernels)
 	for _, s := range settings {
 		t.Run(s.name, func(t *testing.T) {
+			skipLayout(t, kernels, s)
 			whole := newBench(t, m, s.policy)
 			var want [][]float32
 			for i, n := range []int{300, 129} {

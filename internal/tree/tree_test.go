@@ -100,7 +100,7 @@ var testOnly = []string{
 	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 	"internal/testkit/await", "internal/testkit/cputime", "internal/testkit/heap",
 	"internal/testkit/wiretable", "internal/testkit/ops",
-	"internal/testkit/plantable", "internal/testkit/table",
+	"internal/testkit/plantable", "internal/testkit/table", "internal/testkit/testflag",
 }
 
 func TestImportsPointDown(t *testing.T) {

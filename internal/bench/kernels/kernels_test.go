@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"math"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"sparrow/internal/bench/harness"
 	"sparrow/internal/block"
 	"sparrow/internal/device/host"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 )
@@ -31,7 +31,7 @@ func small(o Options) Options {
 }
 
 // everything adds cases that other tests imply; make long sets it.
-var everything = flag.Bool("long", false, "run every shape of each operation (make long)")
+var everything = testflag.Long
 
 // affordable omits the largest shapes if only plain Go can run them.
 func affordable() []Case {
@@ -58,7 +58,11 @@ func shapes(list []Case) []Case {
 
 func TestEveryCaseIsRightAndTimed(t *testing.T) {
 	cases := shapes(affordable())
-	r, err := Run(context.Background(), cases, small(Options{}))
+	var o Options
+	if !*everything { // the tests of other packages check the results of the other tiers
+		o.Backends = cpu.Backends()[:1]
+	}
+	r, err := Run(context.Background(), cases, small(o))
 	if err != nil {
 		t.Fatal(err)
 	}

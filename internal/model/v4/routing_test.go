@@ -2,7 +2,6 @@ package v4_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/steps"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/plan"
 )
 
@@ -44,7 +44,7 @@ func speck(t *testing.T) string {
 	return dir
 }
 
-var long = flag.Bool("long", false, "prompts of 32,768 tokens and every way to keep a cache (make long)")
+var long = testflag.Long
 
 // A prompt of 32,768 tokens runs in one step over the workspace, and one of 16,640 tokens runs in place in launches
 // that fit a small reserve. Every row has the same bits in both.
