@@ -15,7 +15,7 @@ import (
 
 // After warm-up a decode step allocates nothing, whether it completes groups or not.
 func TestDecodeAllocatesNothing(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	long, short := b.Sequence(1, 700), b.Sequence(2, 200)
 	b.Step(long.Work(plan.ModeExtend, 500), short.Work(plan.ModeExtend, 20))

@@ -55,7 +55,7 @@ func mark(b *steps.Bench) {
 // Decode-like steps have an entry for every group that they may complete. Entries of groups that stay open are not
 // written, neither to the pages of their sequence nor elsewhere.
 func TestPaddedGroupsWriteNothing(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	for _, p := range []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", FP4Index: true}} {
 		b := steps.New(t, m, p)
 		for _, c := range []struct {
@@ -197,7 +197,7 @@ func TestPaddedBatchesKeepBits(t *testing.T) {
 
 // A request without a state is accepted if it is padding and refused otherwise.
 func TestOnlyPaddingHasNoState(t *testing.T) {
-	b := steps.New(t, steps.Open[*v4.Model](t, oracle, "cpu"), plan.Policy{KV: "fp8"})
+	b := steps.New(t, steps.Open[*v4.Model](t, compared(t), "cpu"), plan.Policy{KV: "fp8"})
 	w := b.Sequence(1, 8).Work(plan.ModeExtend, 8)
 	w.State = nil
 	if _, err := b.Runner.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "NewState") {

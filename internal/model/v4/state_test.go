@@ -17,7 +17,7 @@ import (
 // n tokens are verified, some of them are accepted (at most the 10 that the rings allow), and the sequence continues
 // with other tokens. The state and the caches then equal those of a sequence that never drafted.
 func TestRollbackEqualsNoDraft(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	for _, prefix := range []int{5, 123, 255} {
 		total := prefix + 12
@@ -55,7 +55,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 
 // A sequence and its clone are independent of each other.
 func TestCloneIsAFork(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	const prefix, total = 130, 142
 	want := b.Chunks(b.Sequence(7, total), 0)
@@ -87,7 +87,7 @@ func TestCloneIsAFork(t *testing.T) {
 
 // A reused slot contains no data of the earlier sequence.
 func TestReusedSlotIsClean(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "f32"})
 	var want [][]float32
 	for i := range 3 {
@@ -110,7 +110,7 @@ func TestReusedSlotIsClean(t *testing.T) {
 }
 
 func TestStatesAreChecked(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	s := b.Sequence(1, 300)
 	refused := func(want string, works ...step.Work) {
@@ -148,7 +148,7 @@ func TestStatesAreChecked(t *testing.T) {
 	s.State.Release()
 	refused("was released", step.Work{Kind: plan.ModeDecode, Tokens: s.Tokens[:1], Cached: 291, Pages: s.Pages,
 		State: s.State})
-	other := steps.Open[*v4.Model](t, oracle, "cpu")
+	other := steps.Open[*v4.Model](t, compared(t), "cpu")
 	st, err := other.NewState()
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ var _ model.Windowed = (*v4.Model)(nil) // the interface that the engine uses
 
 // Three window pages, used in turn, suffice for any length: logits equal those of a sequence that keeps all pages.
 func TestAFewWindowPagesAreEnough(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	const n, chunk = 1100, 200
 	want := b.Chunks(b.Sequence(3, n), 0)
@@ -53,7 +53,7 @@ func turning(pages, first, n int) []int32 {
 // page. It has the same bits as a sequence that computed all rows, however the pages were written and whatever was
 // stored in the meantime.
 func TestRestoreGoesOnBehindPages(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	const n = 530
 	want := b.Chunks(b.Sequence(4, n), 0)
@@ -82,7 +82,7 @@ func TestRestoreGoesOnBehindPages(t *testing.T) {
 }
 
 func TestRestoreAndWindowsAreChecked(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, compared(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	held := m.States()
 	for _, c := range []struct {

@@ -1,4 +1,4 @@
-package config_test
+package v41_test
 
 import (
 	"strings"
