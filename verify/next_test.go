@@ -38,7 +38,11 @@ func TestNextExact(t *testing.T) {
 			}
 			m := openPath(t, dir, k, kernel.Options{Precise: true})
 			for _, c := range chunks {
-				r := run(t, dir, m, plan.Policy{KV: "f32"}, c)
+				golden := dir
+				if c == 3 { // so small chunks of the longest case are many passes
+					golden = shorter(t, dir)
+				}
+				r := run(t, golden, m, plan.Policy{KV: "f32"}, c)
 				if !r.Exact {
 					t.Error("the report does not say that rows were exact")
 				}
@@ -67,7 +71,7 @@ func TestNextFromGGUF(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := openPath(t, path, "cpu", kernel.Options{Precise: true})
-	if r := run(t, dir, again, plan.Policy{KV: "f32"}, 128); !r.Exact {
+	if r := run(t, shorter(t, dir), again, plan.Policy{KV: "f32"}, 128); !r.Exact {
 		t.Error("the report does not say that rows were exact")
 	}
 }

@@ -32,7 +32,7 @@ func TestOffloaded(t *testing.T) {
 		{"deepseek_v32-1", "f32", placed.Half, 0}, {quantised, "f32", placed.All, 64},
 		{"glm_moe_dsa-1", "f32", placed.All, 0}, {v4, "f32", placed.Half, 129},
 	} {
-		c.run(t, cpu.Open(vec.Best(), kernel.Options{Precise: true}))
+		c.run(t, cpu.Open(vec.Best(), kernel.Options{Precise: true, Workers: 1}))
 	}
 }
 
@@ -43,7 +43,7 @@ func TestOffloadedByADevicesRules(t *testing.T) {
 		{quantised, "fp8", placed.Mixed, 61}, {"glm_moe_dsa-1", "fp8", placed.All, 0},
 		{glmNext, "fp8", placed.Half, 127},
 	} {
-		dev, err := strict.Open(cpu.Open(vec.Best(), kernel.Options{}))
+		dev, err := strict.Open(cpu.Open(vec.Best(), kernel.Options{Workers: 1}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,7 +110,7 @@ func TestJudgedByTheReference(t *testing.T) {
 	})
 	t.Run("DeepSeek-V4", func(t *testing.T) {
 		if !*long {
-			t.Skip("make long runs it: TestRoundedRowsShowEveryFault judges its rows by the reference, too")
+			t.Skip("make long runs it: TestRanksByADevicesRules judges its rows by the reference, too")
 		}
 		judged(t, v4, "fp8", map[string]string{"": "", "experts": "RootRouteArgs.IDs"})
 	})

@@ -12,6 +12,7 @@ import (
 
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/plan"
@@ -71,6 +72,7 @@ func openFolder(t *testing.T, dir string, o kernel.Options) model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Workers = 1
 	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", o)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +128,7 @@ func exactly(t *testing.T, m model.Model, g Golden) Golden {
 }
 
 // The bounds of 584-byte entries hold on other random weights too. All seeds from 1 to 39 satisfy the bounds; these two
-// come closest to the bounds.
+// come closest to the bounds. The first is tested only by make long.
 func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 	const dir = "../testdata/oracle/deepseek_v4-1"
 	cases, err := ReadGolden(dir)
@@ -134,7 +136,11 @@ func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := slices.IndexFunc(cases, func(g Golden) bool { return g.Name == "long" })
-	for _, seed := range []uint64{17, 36} {
+	seeds := []uint64{17, 36}
+	if !*testflag.Long {
+		seeds = seeds[1:]
+	}
+	for _, seed := range seeds {
 		folder := reseed(t, dir, seed)
 		g := exactly(t, openFolder(t, folder, kernel.Options{Precise: true}), cases[long])
 		m := openFolder(t, folder, kernel.Options{})

@@ -112,7 +112,7 @@ func TestV41Taps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	host, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Precise: true})
+	host, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Precise: true, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package verify_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
@@ -22,7 +22,17 @@ var checkpoints = []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-
 
 // long enables cases that take minutes and that other tests imply. The reference agrees because the kernels agree with
 // it operation by operation, and chunks agree because they have the bits of whole prompts.
-var long = flag.Bool("long", false, "every implementation of the operations with every chunk size (make long)")
+var long = testflag.Long
+
+// shorter returns a folder like dir without the longest golden case, which takes most of the time, or dir if make long
+// runs the tests. Other tests verify the longest case of the same checkpoint.
+func shorter(t *testing.T, dir string) string {
+	t.Helper()
+	if *long {
+		return dir
+	}
+	return someCases(t, dir, []string{"short", "at_topk"})
+}
 
 // folder returns the folder of a checkpoint by its name; an unpacked archive is named by its path.
 func folder(name string) string {
@@ -48,6 +58,9 @@ func openPath(t *testing.T, path, kernels string, o kernel.Options) model.Model 
 	src, err := family.Open(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !*long {
+		o.Workers = 1 // results do not depend on the number of workers, which package kernel/cpu tests
 	}
 	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, o)
 	if err != nil {
