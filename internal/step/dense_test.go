@@ -17,7 +17,9 @@ import (
 func openDense(t *testing.T, kernels string) model.Model {
 	t.Helper()
 	const name = "deepseek_v3-1"
-	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, gpu.Options())
+	o := gpu.Options()
+	o.Workers = 1
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, o)
 	if err != nil {
 		t.Fatal(err)
 	}

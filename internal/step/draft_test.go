@@ -46,7 +46,9 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends()).Open(kernels, gpu.Options())
+	o := gpu.Options()
+	o.Workers = 1
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends()).Open(kernels, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +67,11 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 // Both give logits bitwise equal to those of plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	testVerifyPaths(t, "cpu", "v32-tiny", settings[2:3], 2, 3, 4)
-	testVerifyPaths(t, "cpu", "v32-tiny", []setting{settings[0], settings[1], settings[3]}, 3)
-	testVerifyPaths(t, "cpu", "glm-tiny", settings[2:3], 4, 8, 9)
+	testVerifyPaths(t, "cpu", "glm-tiny", settings[2:3], 8, 9)
+	if *long { // other layouts of rows
+		testVerifyPaths(t, "cpu", "v32-tiny", []setting{settings[0], settings[1], settings[3]}, 3)
+		testVerifyPaths(t, "cpu", "glm-tiny", settings[2:3], 4)
+	}
 }
 
 func TestGPUNativeAndSplitVerifyAgree(t *testing.T) {

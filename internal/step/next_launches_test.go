@@ -1,14 +1,15 @@
 package step_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	"sparrow/internal/cuda/op"
 	"sparrow/internal/model"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/step"
+	"sparrow/kernel/cuda"
 	"sparrow/plan"
 )
 
@@ -47,14 +48,22 @@ func launchesOfNext(t *testing.T, kinds ...string) map[string]int64 {
 	t.Helper()
 	config := fmt.Sprintf(nextLayers, len(kinds), `"`+strings.Join(kinds, `", "`)+`"`)
 	c, err := synth.New("layers", []byte(config), synth.Options{Seed: 1, DType: synth.FP8})
-	dir := t.TempDir()
-	if err == nil {
-		err = c.Write(context.Background(), dir, nil, nil)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, dev := detached(t, dir)
+	src, err := c.Dummy("layers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close(); src.Close() })
 	took := map[string]int64{}
 	for _, kv := range []string{"fp8", "bf16"} {
 		took[kv] = decodeOfNext(newBench(t, m, plan.Policy{KV: kv}), dev.Launches)

@@ -155,7 +155,7 @@ func loadFolder(t *testing.T, dir string) model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func openPlaced(t *testing.T, checkpoint string, rule placed.Rule) model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

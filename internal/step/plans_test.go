@@ -24,7 +24,7 @@ func TestPlansSayWhatRuns(t *testing.T) {
 	for _, f := range planned() {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
-			m.Dry(true)
+			m.Dry(false)
 			keeps := keepsOf(m)
 			seen := map[string]int{}
 			batches := 0

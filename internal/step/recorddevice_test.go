@@ -18,6 +18,7 @@ type recordDevice struct {
 	ops     []kernel.Op // operations of the pass in progress, as values
 	fail    func(op string) error
 	dry     bool           // operations are recorded but not run
+	mute    bool           // operations are not recorded as text
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
 	running bool           // a pass is between its first and its last operation
 }
@@ -44,10 +45,8 @@ func (d *recordDevice) forbid(name string) {
 
 // note records an operation as text.
 func (d *recordDevice) note(name string, args any) {
-	if d.running {
-		if !d.dry {
-			d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
-		}
+	if d.running && !d.mute {
+		d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
 	}
 }
 

@@ -36,8 +36,9 @@ type recordPass struct {
 // is nil, all operations succeed.
 func (m *recordModel) Fail(ask func(op string) error) { m.dev.fail = ask }
 
-// Dry sets whether operations are only recorded and not run. The operations of a pass do not depend on results.
-func (m *recordModel) Dry(dry bool) { m.dev.dry = dry }
+// Dry makes passes only record operations and not run them, with text or without. The operations of a pass do not
+// depend on results.
+func (m *recordModel) Dry(text bool) { m.dev.dry, m.dev.mute = true, !text }
 
 // Check fails the test with each recorded fault.
 func (m *recordModel) Check(t interface{ Error(...any) }) {

@@ -43,7 +43,7 @@ func TestSelfTest(t *testing.T) {
 		kv          []string
 	}{
 		{"cpu", func() (kernel.Device, error) {
-			return kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+			return kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
 		}, []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"},
 			[]string{"f32", "bf16", "fp8-656", "fp8-576"}},
 		{"rounded", func() (kernel.Device, error) { return rounded.On(&ref.Device{Rounded: true}, sm90), nil },

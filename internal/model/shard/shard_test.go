@@ -15,6 +15,7 @@ import (
 	"sparrow/internal/model/nn"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -301,6 +302,9 @@ func TestRanksComputeWhatOneDeviceDoes(t *testing.T) {
 					ranks int
 					how   plan.Division
 				}{{2, plan.ByHeads}, {4, plan.ByHeads}, {4, plan.ByRequests}} {
+					if (kind == synth.BF16) != (c.ranks == 2) && !*testflag.Long {
+						continue // blocks of scales are harder to divide, and so are models among more ranks
+					}
 					compare(t, c.ranks, compute(t, load(t, src, c.ranks, c.how)), want)
 				}
 			})
