@@ -9,6 +9,7 @@ import (
 
 	"sparrow/internal/block"
 	"sparrow/internal/device/host"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
@@ -30,6 +31,9 @@ func eachBlockRig(t *testing.T, test func(r *blockRig, most float64)) {
 		}
 		for _, precise := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/precise=%v", b.Name, precise), func(t *testing.T) {
+				if b.Name == "cpu-go" && cpu.Backends()[0].Name != b.Name && !*testflag.Long {
+					t.Skip("make long runs it: package internal/vec tests that faster tiers have the bits of this tier")
+				}
 				dev, err := b.Open(kernel.Options{Workers: 2, Precise: precise})
 				if err != nil {
 					t.Fatal(err)

@@ -175,7 +175,7 @@ func TestDraftHeadsBesideTheModel(t *testing.T) {
 					t.Errorf("values of %s differ", name)
 				}
 			}
-			dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+			dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
