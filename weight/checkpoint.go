@@ -133,9 +133,9 @@ func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Che
 }
 
 // FromShapes returns a checkpoint without files, whose tensors have random values (Drawn). Tensors that describe
-// others, such as shapes, may have Data.
+// others, such as shapes, may have Data. The caller must not use tensors afterwards.
 func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
-	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
+	sh := &shard{info: FileInfo{Path: name}, tensors: tensors}
 	for i := range sh.tensors {
 		t := &sh.tensors[i]
 		n, ok := dataBytes(t.DType, t.Shape)

@@ -25,7 +25,7 @@ type nextLister struct {
 }
 
 func listNext(c *config.Next, fp8 bool) []tensor {
-	l := &nextLister{lister: lister{fp8: fp8}, c: c}
+	l := &nextLister{lister: lister{fp8: fp8, list: spaceFor(&c.Config, c.FFN.Experts)}, c: c}
 	l.add(tensor{name: nextPrefix + "embed_tokens.weight", shape: []int{c.Vocab, c.Hidden}, dtype: weight.BF16,
 		spread: 1})
 	l.add(tensor{name: "lm_head.weight", shape: []int{c.Vocab, c.Hidden}, dtype: weight.BF16,

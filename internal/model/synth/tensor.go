@@ -62,7 +62,7 @@ type lister struct {
 func listTensors(c *config.DSA, d DType) []tensor {
 	// Rows of the embedding have a root mean square of 1, like the outputs of norms. A tied table must have the
 	// deviation of the head.
-	l := &lister{c: c, fp8: d == FP8, int4: d == Int4, embedSpread: 1,
+	l := &lister{c: c, fp8: d == FP8, int4: d == Int4, embedSpread: 1, list: spaceFor(&c.Config, c.FFN.Experts),
 		headSpread: headGain / math.Sqrt(float64(c.Hidden))}
 	embed, head := "model.embed_tokens.weight", "lm_head.weight"
 	if c.TiedHead {
@@ -81,6 +81,12 @@ func listTensors(c *config.DSA, d DType) []tensor {
 		l.draft(embed, head)
 	}
 	return l.list
+}
+
+// spaceFor returns an empty list with space for the tensors of a model, of which a layer has three for each expert. The
+// space is limited, because a config.json may have any numbers.
+func spaceFor(c *config.Config, experts int) []tensor {
+	return make([]tensor, 0, min((c.Layers+1)*(3*min(experts, 1<<10)+64), 1<<17))
 }
 
 func (l *lister) add(t tensor) {

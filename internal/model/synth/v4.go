@@ -28,7 +28,7 @@ type v4Lister struct {
 }
 
 func listV4(c *config.V4, fp8, fp4 bool) []tensor {
-	l := &v4Lister{lister: lister{fp8: fp8}, c: c, fp4: fp8 && fp4}
+	l := &v4Lister{lister: lister{fp8: fp8, list: spaceFor(&c.Config, c.FFN.Experts)}, c: c, fp4: fp8 && fp4}
 	l.embedding("embed.weight", 1)
 	l.embedding("head.weight", headGain/math.Sqrt(float64(c.Hidden)))
 	l.norm("norm.weight", c.Hidden)
