@@ -81,6 +81,9 @@ func TestCostlySchemas(t *testing.T) {
 			if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("got %.300v, want %v", err, c.want)
 			}
+			if c.want == nil { // nothing of the schema is unsupported, so strict compilation does the same work
+				return
+			}
 			if _, err := Compile([]byte(c.schema), tokens); err != nil && !errors.Is(err, c.want) {
 				t.Errorf("not strict: got %.300v", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -91,7 +92,7 @@ func TestNumberRangesAreExact(t *testing.T) {
 			if n < 0 {
 				sign, a = "-", -n
 			}
-			text := fmt.Sprintf("%s%d", sign, a/scale)
+			text := sign + strconv.FormatInt(a/scale, 10)
 			if fraction > 0 {
 				text += fmt.Sprintf(".%0*d", fraction, a%scale)
 			}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"sparrow/internal/testkit/testflag"
 )
 
 // tricky lists characters and sequences for which the patterns behave differently: every class, every literal,
@@ -64,10 +66,14 @@ func allEngines(t testing.TB) map[string]stage {
 func TestScannersCutLikeThePatternEngine(t *testing.T) {
 	engines := allEngines(t)
 	random := rand.New(rand.NewPCG(7, 11))
-	for range 5000 / min(slowdown, 5) {
+	less := min(slowdown, 5)
+	if !*testflag.Long {
+		less = 5
+	}
+	for range 5000 / less {
 		compareScanners(t, engines, tricked(random.IntN, 1+random.IntN(9)))
 	}
-	for r := rune(0); r <= utf8.MaxRune; r += 1 + rune(random.IntN(200*min(slowdown, 5))) {
+	for r := rune(0); r <= utf8.MaxRune; r += 1 + rune(random.IntN(200*less)) {
 		compareScanners(t, engines, " "+string(r)+string(r)+"a"+string(r))
 	}
 	for _, c := range goldenCases(t) {

@@ -2,10 +2,13 @@ package jinja
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"sparrow/internal/testkit/testflag"
 )
 
 // No template can hang the server or exhaust its memory; templates come with checkpoints, which may be hostile.
@@ -179,6 +182,10 @@ func TestTemplatesAreSafeForConcurrentUse(t *testing.T) {
 // steps. A step reads or makes at most bytesPerStep bytes. The template's clock counts steps instead of time.
 func TestTemplatesEndSoon(t *testing.T) {
 	const input = 1000
+	limits, most := DefaultLimits, 300_000
+	if !*testflag.Long {
+		limits.Steps, most = 500_000, 75_000
+	}
 	const long = "{% set s = 'A' * 1000000 %}{% set d = {'k': 1} %}"
 	for _, c := range []struct {
 		name, before, round string
@@ -210,8 +217,8 @@ func TestTemplatesEndSoon(t *testing.T) {
 		{"a long list often formatted", "{% set l = (range(100000) | list,) * 1000 %}",
 			"{% set x = ('%s' * 1000) % l %}", 500_000},
 	} {
-		src := c.before + "{% for i in range(300000) %}" + c.round + "{{ strftime_now('') }}{% endfor %}"
-		template, err := Compile(src, Limits{})
+		src := c.before + fmt.Sprintf("{%% for i in range(%d) %%}", most) + c.round + "{{ strftime_now('') }}{% endfor %}"
+		template, err := Compile(src, limits)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -228,7 +235,7 @@ func TestTemplatesEndSoon(t *testing.T) {
 		if !errors.Is(err, ErrLimit) || made > 1<<30 {
 			t.Errorf("%s: error %v after %d rounds and %d MB", c.name, err, rounds, made>>20)
 		}
-		if most := DefaultLimits.For(input).Steps * bytesPerStep; rounds*c.bytes > most {
+		if most := limits.For(input).Steps * bytesPerStep; rounds*c.bytes > most {
 			t.Errorf("%s: %d rounds of %d bytes, more than the %d bytes that its steps allow",
 				c.name, rounds, c.bytes, most)
 		}

@@ -12,10 +12,11 @@ import (
 
 	"sparrow/engine"
 	"sparrow/internal/sim/formula"
+	"sparrow/internal/testkit/testflag"
 	"sparrow/sample"
 )
 
-var mixes = flag.Int("mixes", 30, "number of random loads during which short questions are asked")
+var mixes = flag.Int("mixes", 0, "number of random loads during which short questions are asked; 0 is 15, or 30 with -long")
 
 // load is a client of the flooding tenant: it sends a request, waits for its end or disconnects, and then sends the
 // next request.
@@ -163,7 +164,13 @@ func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 func TestFirstTokensBesideMixes(t *testing.T) {
 	var all []asked
 	var worst []string
-	for seed := range uint64(*mixes) {
+	n := uint64(*mixes)
+	if n == 0 {
+		if n = 15; *testflag.Long {
+			n = 30
+		}
+	}
+	for seed := range n {
 		list, names := runMix(t, seed)
 		for _, a := range list {
 			if all = append(all, a); a.late() {
@@ -180,7 +187,7 @@ func TestFirstTokensBesideMixes(t *testing.T) {
 		return int(a.took*1000/(3*a.idle+a.step)) - int(b.took*1000/(3*b.idle+b.step))
 	})
 	at := all[len(all)*99/100]
-	t.Logf("%d mixes, %d questions: p99 is %v of the allowed time, %d questions are later", *mixes, len(all),
+	t.Logf("%d mixes, %d questions: p99 is %v of the allowed time, %d questions are later", n, len(all),
 		float64(at.took)/float64(3*at.idle+at.step), len(worst))
 	if at.late() {
 		t.Errorf("%d of %d first tokens are late:\n%s", len(worst), len(all),
