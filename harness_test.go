@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { testmodel.Run(m) }
 // start opens an engine. When the test ends, it closes the engine and checks that everything is released.
 func start(t *testing.T, c Config) *Engine {
 	t.Helper()
-	if raceEnabled && c.Workers == 0 {
-		c.Workers = 1 // under the race detector, spinning workers cost more time than they save
+	if c.Workers == 0 {
+		c.Workers = 1 // results do not depend on the number of workers, and more of them only spin for such small models
 	}
 	if c.CacheTokens == 0 {
 		c.CacheTokens = 256 * 64 // clearing the default cache of four contexts takes long

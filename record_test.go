@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"sparrow/internal/spec"
+	"sparrow/internal/testmodel"
 	"sparrow/plan"
 	"sparrow/record"
 )
@@ -61,8 +63,8 @@ func sameAnswer(t *testing.T, what string, got, want Answer) {
 // which rows and data are recorded. Without recording the answers are the same.
 func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 	notUnderRace(t)
-	for _, dir := range []string{tinyFP8, "testdata/oracle/glm_moe_dsa-1", "testdata/oracle/deepseek_v4-1"} {
-		t.Run(dir, func(t *testing.T) {
+	for _, dir := range []string{tinyFP8, "testdata/oracle/glm_moe_dsa-1", testmodel.V4(t)} {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
 			c := Config{Model: dir, CacheTokens: 4096, NoReuse: true, Policy: plan.Policy{Deterministic: true}}
 			whole := start(t, c)
 			ask := Request{Tokens: tokens(3, 300), MaxTokens: 6, Sampling: greedy(), Record: everyRow()}
@@ -184,7 +186,7 @@ func TestPreemptedRowsAreRecordedOnce(t *testing.T) {
 func TestReplay(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/glm_moe_dsa-1",
-		"testdata/oracle/deepseek_v4-1"} {
+		testmodel.V4(t)} {
 		t.Run(dir, func(t *testing.T) {
 			e := start(t, Config{Model: dir, CacheTokens: 4096})
 			ask := Request{Tokens: tokens(7, 300), MaxTokens: 5, Sampling: greedy(), Record: everyRow()}

@@ -13,12 +13,13 @@ import (
 
 	"sparrow/internal/kv/tier"
 	"sparrow/internal/model/synth"
+	"sparrow/internal/testmodel"
 )
 
 // These flags set the sizes of the sessions below; `make sessions` runs long sessions.
 var (
 	sessionTurns  = flag.Int("session-turns", 3, "turns of a session")
-	sessionTokens = flag.Int("session-tokens", 800, "tokens that a session grows to")
+	sessionTokens = flag.Int("session-tokens", 600, "tokens that a session grows to")
 	sessionModel  = flag.String("session-model", "", "run only this model: v32-tiny or v4-tiny")
 )
 
@@ -135,20 +136,35 @@ func (s *session) report(t *testing.T, what string) {
 		s.computed, slices.Max(s.lost), sorted[len(sorted)/2].Seconds(), times.String())
 }
 
-// tierBytes returns the bytes that a tier needs per token: three layers of bfloat16 rows and keys, or 1/256 of a page
-// of 256 tokens with the states of its window.
+// tierBytes returns the bytes that a tier needs per token: layers of bfloat16 rows and keys, or 1/256 of a page of 256
+// tokens with the states of its window.
 func tierBytes(dir string) int64 {
-	if filepath.Base(dir) == "v4-tiny" {
-		return 3030
+	const row = 2*576 + 132
+	switch filepath.Base(dir) {
+	case "v32":
+		return row
+	case "v32-tiny":
+		return 3 * row
 	}
-	return 3 * (2*576 + 132)
+	return 3030
 }
 
+// sessionModels runs a test with a model of each kind of cache. Short sessions need no long context and use the smallest
+// models.
 func sessionModels(t *testing.T, run func(t *testing.T, dir string)) {
 	notUnderRace(t)
 	for _, name := range []string{"v32-tiny", "v4-tiny"} {
 		if *sessionModel == "" || *sessionModel == name {
-			t.Run(name, func(t *testing.T) { run(t, tinyLong(t, name)) })
+			t.Run(name, func(t *testing.T) {
+				switch {
+				case *sessionTokens > 4096:
+					run(t, tinyLong(t, name))
+				case name == "v32-tiny":
+					run(t, testmodel.V32(t))
+				default:
+					run(t, testmodel.V4(t))
+				}
+			})
 		}
 	}
 }
@@ -229,7 +245,7 @@ func TestAnEditInTheMiddleOfASession(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		e := start(t, Config{Model: dir, CacheTokens: 4096})
 		s := newSession(1)
-		s.read(1200)
+		s.read(900)
 		if err := s.turn(e); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func evalJSON[T any](t *testing.T, args ...string) T {
 	t.Helper()
 	all := append([]string{"eval", "--json"}, args...)
 	if !slices.Contains(args, "--url") {
-		all = append(all, "--cache-tokens", "16384")
+		all = append(all, "--cache-tokens", "16384", "--workers", "1") // two would only spin for such a small model
 	}
 	status, stdout, stderr := invoke(all...)
 	if status != 0 || stderr != "" {

@@ -138,7 +138,8 @@ func TestAnswersUnderFire(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	program := thisProgram(t)
-	flags := []string{"--log-level", "error", "--deterministic", "--max-running", "24", "--max-queue", "4096"}
+	flags := []string{"--log-level", "error", "--deterministic", "--max-running", "24", "--max-queue", "4096",
+		"--workers", "1"}
 	requests := fireRequests(25)
 	idle, err := program.Serve(t.Context(), "idle", append(slices.Clone(flags), "--draft", "off")...)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // The README's first example works: the model finds a fact in a log of 4,000 tokens through the sparse path, and the
 // trace shows the path.
 func TestFirstExampleOfTheReadme(t *testing.T) {
-	out, trace := mustDrive(t, "", "run", "--trace", "--draft", "1", "--file", "../../examples/station.log",
-		"What is the access code of Wanda?")
+	out, trace := mustDrive(t, "", "run", "--trace", "--draft", "1", "--workers", "1", "--file",
+		"../../examples/station.log", "What is the access code of Wanda?")
 	if got := strings.TrimSpace(out); got != "The access code of Wanda is 2479." {
 		t.Errorf("answer %q", got)
 	}
@@ -62,12 +62,14 @@ func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 		if !ok || len(cells) < 5 {
 			t.Fatalf("no row of %s", row)
 		}
-		m := listedModel(t, name)
-		m.checkCPU(t, row, cells[2], cells[3])
-		m.checkH200(t, row, cells[4])
-		if row == "GLM-4.7-Flash" {
-			m.checkStated(t, row, "cpu", "62 GiB") // less memory is refused
-		}
+		t.Run(name, func(t *testing.T) { // at its end the model is closed, so that few are in memory at once
+			m := listedModel(t, name)
+			m.checkCPU(t, row, cells[2], cells[3])
+			m.checkH200(t, row, cells[4])
+			if row == "GLM-4.7-Flash" {
+				m.checkStated(t, row, "cpu", "62 GiB") // less memory is refused
+			}
+		})
 	}
 }
 

@@ -42,7 +42,8 @@ type replica struct{ *process.Server }
 func startReplica(t *testing.T, args ...string) *replica {
 	t.Helper()
 	program := process.Program{Path: os.Args[0], Env: []string{asProgram + "=1"}, Logs: t.TempDir()}
-	s, err := program.Serve(t.Context(), "replica", append([]string{"--log-level", "warn"}, args...)...)
+	s, err := program.Serve(t.Context(), "replica", append([]string{"--log-level", "warn", "--workers", "1"},
+		args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"sparrow/internal/testkit/testflag"
 )
 
 // For every released checkpoint, inspecting its folder, a dry run of its download and serving it agree: if one of them
@@ -17,6 +20,12 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	accepted, named := 0, maps.Clone(namesOfReleases)
+	if !*testflag.Long { // one name of each family and type of weights
+		maps.DeleteFunc(named, func(release, _ string) bool {
+			return !slices.Contains([]string{"deepseek-v4-flash-base", "deepseek-v3.1", "glm-5-fp8", "glm-5.3-flash",
+				"kimi-k2.5"}, release)
+		})
+	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		if name == "verdicts" {
@@ -136,7 +145,11 @@ func TestANameThatIsNoRelease(t *testing.T) {
 		"deepseek-v3.2-bf16":    "give 'sparrow pull --dry-run' the name with its owner",
 		"zai-org/GLM-5-BF16":    "'sparrow pull --dry-run zai-org/GLM-5-BF16' reads it",
 	} {
-		for _, hw := range [][]string{nil, {"--hw", "cpu,4T"}, {"--hw", "cpu,16G"}, {"--hw", "h200,2T"}} {
+		machines := [][]string{nil}
+		if strings.Contains(name, "V4-Flash") { // machines do not depend on the name; this model has the fewest tensors
+			machines = [][]string{nil, {"--hw", "cpu,4T"}, {"--hw", "cpu,16G"}, {"--hw", "h200,2T"}}
+		}
+		for _, hw := range machines {
 			status, stdout, stderr := invoke(append([]string{"inspect", name}, hw...)...)
 			if status != 0 || !strings.HasPrefix(stdout, "sizes are assumed: "+name) ||
 				!strings.Contains(stdout, want) {
@@ -146,8 +159,10 @@ func TestANameThatIsNoRelease(t *testing.T) {
 	}
 	for _, name := range []string{"deepseek-ai/DeepSeek-V4-Flash-Base", "zai-org/GLM-5.1-FP8", "glm-5-fp8", "v32-tiny",
 		"moonshotai/Kimi-K2-Thinking"} {
-		if status, stdout, stderr := invoke("inspect", name); status != 0 || strings.Contains(stdout, "assumed") {
-			t.Errorf("inspect %s: status %d, %s%s", name, status, stdout, stderr)
+		src, shape, assumed, err := inspected(name)
+		if err != nil || !shape || assumed != "" {
+			t.Fatalf("inspect %s: a shape %v, %q, %v", name, shape, assumed, err)
 		}
+		src.Close()
 	}
 }

@@ -34,6 +34,7 @@ func start(t *testing.T, c sparrow.Config, o server.Options) *service {
 	if c.CacheTokens == 0 {
 		c.CacheTokens = 16384 // enough for every test, and a fraction of the memory of the default
 	}
+	c.Workers = 1 // more of them only spin for such small models
 	e, err := sparrow.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -223,7 +223,7 @@ func TestSpansOfACancelledRequest(t *testing.T) {
 func TestSpansOfAPreemptedRequest(t *testing.T) {
 	s := startTraced(t, sparrow.Config{MaxRunning: 1}, server.Options{})
 	r, err := s.send(t, t.Context(), 1, "/v1/completions", `{"model": "sparrow-tiny", "prompt": "a", "ignore_eos": true,
-		"max_tokens": 2000, "stream": true, "priority": 5}`)
+		"max_tokens": 1000, "stream": true, "priority": 5}`)
 	if err != nil {
 		t.Fatal(err)
 	}
