@@ -67,24 +67,32 @@ TABLED = TestAModelWithTables
 
 # Tests that `make test` omits, because they take minutes and other tests imply their results: every implementation of
 # the operations with every chunk size against the oracle's numbers, a chunk of 32,768 tokens, the tests that are
-# skipped with a message that names `make long`, OpenAI's Go client, and the engine on two ranks.
+# skipped with a message that names `make long`, damaged and hostile inputs in every variant, OpenAI's Go client, and
+# the engine on two ranks.
 .PHONY: long
 long:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify $(MODELS) -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
-	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./internal/eval ./internal/bench/kernels -args -long' \
+	  '$(TESTFLAGS) -count=1 -run $(TASKS) ./internal/eval ./internal/bench/kernels ./kernel/cpu -args -long' \
+	  '$(TESTFLAGS) -count=1 -run $(HOSTILE) ./api/openai ./tokenizer ./internal/jinja $(MODEL)/estimate -args -long' \
+	  '$(TESTFLAGS) -count=1 -run TestSeeds|TestFirstTokensBesideMixes ./internal/sim -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(SERVED) ./cmd/sparrow -args -long -batch-lines 10000 -fire-answers 80' \
 	  '$(TESTFLAGS) -count=1 -tags openai ./server/clienttest' $(RANKED)
-MODELS = ./internal/model/v4 ./internal/model/v41 ./internal/testkit/strict ./builtin
-SERVED = TestABatchSurvives|TestFloods|TestAnswersUnder
+MODEL = ./internal/model
+MODELS = $(MODEL)/v4 $(MODEL)/v41 $(MODEL)/next $(MODEL)/shard ./internal/testkit \
+	./internal/testkit/strict ./builtin
+TASKS = TestAnswersIn|TestRandomSelection|TestEveryCase|TestBlock|TestGroup
+HOSTILE = TestDamagedBodies|TestScanners|TestTemplatesEndSoon|TestMemoryIs|TestSizesOfReleases
+SERVED = TestABatchSurvives|TestFloods|TestAnswersUnder|TestCommandsAgree
 ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks|TestAChunkOf|TestGolden|$(MORE)
-MORE = TestNextExact|TestNextDraft|TestQuantised$$|$(BITS)
+MORE = TestNextExact|TestNextDraft|TestQuantised$$|TestDSpark|TestDense|TestV4Bounds|FromGGUF|TestRepacked|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals|TestEveryWayToShare|$(CUTS)
-CUTS = TestChunkedEquals|TestSlicing|TestOurModels
+CUTS = TestChunkedEquals|TestSlicing|TestRestore|TestWorkspaceEq|TestAFewWindow|TestReusedSlot|TestOurModels|$(OPS)
+OPS = TestOperations|TestServedSel|TestAgreesWith|TestRanksCompute
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestRandomB|TestAPrefix|TestAStatefulModel|TestEveryWay|TestEveryLe|TestDecodeAlloc|TestSampled|$(OTHERS)
 OTHERS = TestEqualShapes|TestDraftsDepend|TestOffloadedEq|TestRowBits|TestNoLength|TestAConversationReuses|$(LAST)
-LAST = TestRandomEv|TestOverlapBy|TestAModelWithTables
+LAST = TestRandomEv|TestOverlapBy|TestAModelWithTables|TestSlicing|TestDeterministicPre|TestNativeAnd
 
 # Compiles the source of the GPU kernel that samples tokens for the CPU, and compares its results with package sample.
 .PHONY: draws
