@@ -74,7 +74,7 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := device.Registry().Open("cpu", kernel.Options{})
+	dev, err := device.Registry().Open("cpu", kernel.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

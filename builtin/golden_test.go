@@ -122,7 +122,7 @@ func load(t *testing.T, kernels string) model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, kernel.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := sparrow.Open(t.Context(), sparrow.Config{Draft: four})
+	e, err := sparrow.Open(t.Context(), sparrow.Config{Draft: four, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // ownServer serves the built-in model until the test ends.
 func ownServer(t *testing.T) string {
 	t.Helper()
-	e, err := sparrow.Open(t.Context(), sparrow.Config{CacheTokens: 16384, ContextTokens: 4096})
+	e, err := sparrow.Open(t.Context(), sparrow.Config{CacheTokens: 16384, ContextTokens: 4096, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
