@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { testmodel.Run(m) }
 func start(t *testing.T, c Config) *Engine {
 	t.Helper()
 	if c.Workers == 0 {
-		c.Workers = 1 // results do not depend on the number of workers, and more of them only spin for such small models
+		c.Workers = 1 // results do not depend on the number of workers, and with small models more of them only spin
 	}
 	if c.CacheTokens == 0 {
 		c.CacheTokens = 256 * 64 // clearing the default cache of four contexts takes long

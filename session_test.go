@@ -149,8 +149,8 @@ func tierBytes(dir string) int64 {
 	return 3030
 }
 
-// sessionModels runs a test with a model of each kind of cache. Short sessions need no long context and use the smallest
-// models.
+// sessionModels runs a test with a model of each kind of cache. Short sessions need no long context, and use the
+// smallest models.
 func sessionModels(t *testing.T, run func(t *testing.T, dir string)) {
 	notUnderRace(t)
 	for _, name := range []string{"v32-tiny", "v4-tiny"} {

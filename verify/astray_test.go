@@ -61,8 +61,8 @@ func TestRoundedRowsShowEveryFault(t *testing.T) {
 		// the others.
 		if !*long {
 			faults = []astray.Fault{astray.HeadScaled} // TestJudgedByTheReference tests rows without a fault
-			if j.v4 {                                  // TestRanksByADevicesRules tests rows of DeepSeek-V4 without a fault
-				faults = []astray.Fault{astray.WindowShort}
+			if j.v4 {
+				faults = []astray.Fault{astray.WindowShort} // TestRanksByADevicesRules tests rows without a fault
 			}
 		}
 		for _, f := range faults {

@@ -96,8 +96,8 @@ var everything = testflag.Long
 
 // A few items of every cheap task are answered exactly in the layouts that are used most, and with deterministic
 // arithmetic. The test uses the last valid pair of kernels of each layout; make long uses every layout and all pairs,
-// which package verify compares row by row. The model solves these tasks completely, so one wrong item is an error. Prompts of 1,024 tokens select 256
-// keys.
+// which package verify compares row by row. The model solves these tasks completely, so one wrong item is an error.
+// Prompts of 1,024 tokens select 256 keys.
 func TestAnswersInEveryLayout(t *testing.T) {
 	short, long := shippedTasks(t, "word1,json"), shippedTasks(t, "find_one_1024")
 	if *everything {

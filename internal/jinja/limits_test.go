@@ -217,7 +217,8 @@ func TestTemplatesEndSoon(t *testing.T) {
 		{"a long list often formatted", "{% set l = (range(100000) | list,) * 1000 %}",
 			"{% set x = ('%s' * 1000) % l %}", 500_000},
 	} {
-		src := c.before + fmt.Sprintf("{%% for i in range(%d) %%}", most) + c.round + "{{ strftime_now('') }}{% endfor %}"
+		src := c.before + fmt.Sprintf("{%% for i in range(%d) %%}", most) + c.round +
+			"{{ strftime_now('') }}{% endfor %}"
 		template, err := Compile(src, limits)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)

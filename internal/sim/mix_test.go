@@ -16,7 +16,8 @@ import (
 	"sparrow/sample"
 )
 
-var mixes = flag.Int("mixes", 0, "number of random loads during which short questions are asked; 0 is 15, or 30 with -long")
+var mixes = flag.Int("mixes", 0,
+	"number of random loads during which short questions are asked; 0 is 15, or 30 with -long")
 
 // load is a client of the flooding tenant: it sends a request, waits for its end or disconnects, and then sends the
 // next request.

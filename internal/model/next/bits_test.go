@@ -23,8 +23,8 @@ var policies = []plan.Policy{{KV: "f32"}, {KV: "bf16"}, {KV: "fp8"}, {KV: "bf16"
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
 // checkpoint returns the folder of the model whose bits are compared: the smallest one, with a layer of each kind, or
-// with -long the one of the reference outputs, with two layers of each kind. Chunks of the latter are also compared with
-// the reference outputs (TestNextExact of package verify).
+// with -long the one of the reference outputs, with two layers of each kind. TestNextExact of package verify compares
+// chunks of the latter with those outputs.
 func checkpoint(t *testing.T) string {
 	t.Helper()
 	if *testflag.Long {

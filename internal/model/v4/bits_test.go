@@ -36,8 +36,8 @@ func chosen() []namedPolicy {
 }
 
 // compared returns the folder of the model whose bits are compared: the smallest one, with a layer of each kind, or
-// with -long the one of the reference outputs, with two layers of each kind. Chunks of the latter are also compared with
-// the reference outputs (TestV4Exact of package verify).
+// with -long the one of the reference outputs, with two layers of each kind. TestV4Exact of package verify compares
+// chunks of the latter with those outputs.
 func compared(t *testing.T) string {
 	t.Helper()
 	if *long {
