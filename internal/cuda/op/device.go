@@ -153,8 +153,31 @@ func (d *Device) Compiled() string { return d.kernels.Compiled() }
 // Asynchronous returns true: the host enqueues operations and the GPU computes them later.
 func (d *Device) Asynchronous() bool { return true }
 
-// Do runs an operation by calling its method.
-func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
+// Do runs an operation whose arguments were checked.
+func (d *Device) Do(op kernel.Op) error { return operations.Do(d, op) }
+
+// operations has every operation of this device.
+var operations = kernel.NewOpTable(
+	kernel.Runs((*Device).Absorb), kernel.Runs((*Device).Accept), kernel.Runs((*Device).AddEngram),
+	kernel.Runs((*Device).Angles), kernel.Runs((*Device).BlockMax), kernel.Runs((*Device).Candidates),
+	kernel.Runs((*Device).Combine), kernel.Runs((*Device).Compress), kernel.Runs((*Device).ConvertPages),
+	kernel.Runs((*Device).Convolve), kernel.Runs((*Device).Copy), kernel.Runs((*Device).Delta),
+	kernel.Runs((*Device).DenseAttend), kernel.Runs((*Device).DualAttend), kernel.Runs((*Device).Embed),
+	kernel.Runs((*Device).Expand), kernel.Runs((*Device).Experts), kernel.Runs((*Device).FlatAttend),
+	kernel.Runs((*Device).Gate), kernel.Runs((*Device).GatedNorm), kernel.Runs((*Device).GatherIndex),
+	kernel.Runs((*Device).GatherRows), kernel.Runs((*Device).HeadNorm), kernel.Runs((*Device).HyperHead),
+	kernel.Runs((*Device).HyperPost), kernel.Runs((*Device).HyperPre), kernel.Runs((*Device).HyperSum),
+	kernel.Runs((*Device).IndexQuery), kernel.Runs((*Device).LatentAttend), kernel.Runs((*Device).LayerNorm),
+	kernel.Runs((*Device).Locate), kernel.Runs((*Device).MeanStreams), kernel.Runs((*Device).Multiply),
+	kernel.Runs((*Device).Norm), kernel.Runs((*Device).Project), kernel.Runs((*Device).Put),
+	kernel.Runs((*Device).ReadTable), kernel.Runs((*Device).Rotate), kernel.Runs((*Device).Route),
+	kernel.Runs((*Device).RouteHash), kernel.Runs((*Device).RouteRoot), kernel.Runs((*Device).Sample),
+	kernel.Runs((*Device).Scores), kernel.Runs((*Device).Select), kernel.Runs((*Device).SparseAttend),
+	kernel.Runs((*Device).Spread), kernel.Runs((*Device).StoreEntries), kernel.Runs((*Device).StoreIndex),
+	kernel.Runs((*Device).StoreKeys), kernel.Runs((*Device).StoreRows), kernel.Runs((*Device).Take),
+	kernel.Runs((*Device).Tally), kernel.Runs((*Device).Unpack),
+	kernel.Runs(func(d *Device, a kernel.PostArgs) error { return d.PostExperts(a.ExpertArgs) }),
+)
 
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }

@@ -39,7 +39,7 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 	}
 	hold := func() {
 		t.Helper()
-		if err := d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}); err != nil {
+		if err := d.Do(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}); err != nil {
 			t.Fatal(err)
 		}
 		if d.held.kind != holdNorm {
@@ -75,11 +75,11 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 		"Sync":  d.Sync,
 		"Fetch": func() error { _, err := d.Fetch(word, x); return err },
 		"Reserve": func() error {
-			return d.Reserve(func() error { return d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}) })
+			return d.Reserve(func() error { return d.Do(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}) })
 		},
 		"Capture": func() error {
 			g, err := d.Capture(func() error {
-				return d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6})
+				return d.Do(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6})
 			})
 			if err == nil {
 				err = g.Close()
@@ -118,7 +118,7 @@ func TestPartsShareALaunch(t *testing.T) {
 		return func() error { return d.Put(kernel.PutArgs{Out: out, X: x, Rows: places}) }
 	}
 	norm := func(x kernel.Tensor) func() error {
-		return func() error { return d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}) }
+		return func() error { return d.Do(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}) }
 	}
 	for _, c := range []struct {
 		name     string

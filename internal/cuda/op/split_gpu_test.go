@@ -283,7 +283,7 @@ func TestGPUHostThatFails(t *testing.T) {
 	want := b.run(x, a, 0, 5, false)
 	fault = broken
 	a.Experts, a.Out = x, b.place(b.gpu, kernel.BF16, 5, splitHidden, nil)
-	b.must(b.gpu.Experts(a))
+	b.must(b.gpu.Do(a))
 	err := b.gpu.Sync()
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "experts in host memory of layer") {
 		t.Errorf("%v", err)
@@ -304,7 +304,7 @@ func TestGPUHostThatHangs(t *testing.T) {
 	a := b.rows(5)
 	a.Experts, a.Out = b.prepare("rc", "rc"), b.place(b.gpu, kernel.BF16, 5, splitHidden, nil)
 	for range 2 {
-		b.must(b.gpu.Experts(a))
+		b.must(b.gpu.Do(a))
 		if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrLost) ||
 			!strings.Contains(fmt.Sprint(err), "did not answer for 200ms") {
 			t.Errorf("%v", err)
