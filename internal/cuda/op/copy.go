@@ -34,8 +34,8 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 	return d.kernels.MoveRows(d.stream, &args)
 }
 
-// Candidates finds the largest logits of every row and computes each row's log-sum-exp.
-func (d *Device) Candidates(a kernel.CandidateArgs) error {
+// candidates finds the largest logits of every row and computes each row's log-sum-exp.
+func candidates(d *Device, a kernel.CandidateArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	})
 }
 
-// Sample samples a token from every row of logits.
-func (d *Device) Sample(a kernel.SampleArgs) error {
+// sample samples a token from every row of logits.
+func sample(d *Device, a kernel.SampleArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}

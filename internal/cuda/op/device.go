@@ -25,9 +25,8 @@ type Device struct {
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: row numbers of tables that have a row for each token
 	weights []*cuda.Buffer // prepared weights
 	upload  *upload        // weights that are being uploaded; nil if no load is in progress
-	trace   *cuda.Trace    // nil unless launches are timed
-	span    *span          // nil before the first span
-	tried   bool           // a dry run: host memory of weights is not read
+	tracer  tracer
+	tried   bool // a dry run: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	folds   map[cuda.Product]*cuda.FoldedCalls // calls of products with folded weights
 	marks   marks
@@ -45,7 +44,7 @@ var (
 	_ kernel.Device      = (*Device)(nil)
 	_ kernel.Drawer      = (*Device)(nil)
 	_ kernel.BulkLoader  = (*Device)(nil)
-	_ kernel.Tracer      = (*Device)(nil)
+	_ kernel.Traceable   = (*Device)(nil)
 	_ kernel.MemoryOwner = (*Device)(nil)
 	_ kernel.DryRunner   = (*Device)(nil)
 	_ kernel.PageMover   = (*Device)(nil)
@@ -103,12 +102,12 @@ func On(gpu *cuda.Device) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
 	}
-	return (&Device{gpu: gpu, kernels: k}).start()
+	return start((&Device{gpu: gpu, kernels: k}))
 }
 
 // start creates the streams and memory that operations need in addition to the kernels. If it fails, it closes the
 // device.
-func (d *Device) start() (_ *Device, err error) {
+func start(d *Device) (_ *Device, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -133,7 +132,7 @@ func (d *Device) start() (_ *Device, err error) {
 		return nil, err
 	}
 	d.scratch = d.gpu.NewPool()
-	if err := d.countUp(); err != nil {
+	if err := countUp(d); err != nil {
 		return nil, err
 	}
 	return d, d.stream.Fill(d.faults.Ptr(), 0, 8)
@@ -158,24 +157,24 @@ func (d *Device) Do(op kernel.Op) error { return operations.Do(d, op) }
 
 // operations has every operation of this device.
 var operations = kernel.NewOpTable(
-	kernel.Runs((*Device).Absorb), kernel.Runs((*Device).Accept), kernel.Runs((*Device).AddEngram),
-	kernel.Runs((*Device).Angles), kernel.Runs((*Device).BlockMax), kernel.Runs((*Device).Candidates),
-	kernel.Runs((*Device).Combine), kernel.Runs((*Device).Compress), kernel.Runs((*Device).ConvertPages),
-	kernel.Runs((*Device).Convolve), kernel.Runs((*Device).Copy), kernel.Runs((*Device).Delta),
-	kernel.Runs((*Device).DenseAttend), kernel.Runs((*Device).DualAttend), kernel.Runs((*Device).Embed),
-	kernel.Runs((*Device).Expand), kernel.Runs((*Device).Experts), kernel.Runs((*Device).FlatAttend),
-	kernel.Runs((*Device).Gate), kernel.Runs((*Device).GatedNorm), kernel.Runs((*Device).GatherIndex),
-	kernel.Runs((*Device).GatherRows), kernel.Runs((*Device).HeadNorm), kernel.Runs((*Device).HyperHead),
-	kernel.Runs((*Device).HyperPost), kernel.Runs((*Device).HyperPre), kernel.Runs((*Device).HyperSum),
-	kernel.Runs((*Device).IndexQuery), kernel.Runs((*Device).LatentAttend), kernel.Runs((*Device).LayerNorm),
-	kernel.Runs((*Device).Locate), kernel.Runs((*Device).MeanStreams), kernel.Runs((*Device).Multiply),
-	kernel.Runs((*Device).Norm), kernel.Runs((*Device).Project), kernel.Runs((*Device).Put),
-	kernel.Runs((*Device).ReadTable), kernel.Runs((*Device).Rotate), kernel.Runs((*Device).Route),
-	kernel.Runs((*Device).RouteHash), kernel.Runs((*Device).RouteRoot), kernel.Runs((*Device).Sample),
-	kernel.Runs((*Device).Scores), kernel.Runs((*Device).Select), kernel.Runs((*Device).SparseAttend),
-	kernel.Runs((*Device).Spread), kernel.Runs((*Device).StoreEntries), kernel.Runs((*Device).StoreIndex),
-	kernel.Runs((*Device).StoreKeys), kernel.Runs((*Device).StoreRows), kernel.Runs((*Device).Take),
-	kernel.Runs((*Device).Tally), kernel.Runs((*Device).Unpack),
+	kernel.Runs(absorb), kernel.Runs((*Device).Accept), kernel.Runs(addEngram),
+	kernel.Runs(angles), kernel.Runs(blockMax), kernel.Runs(candidates),
+	kernel.Runs(combine), kernel.Runs(compress), kernel.Runs(convertPages),
+	kernel.Runs(convolve), kernel.Runs((*Device).Copy), kernel.Runs(delta),
+	kernel.Runs(denseAttend), kernel.Runs(dualAttend), kernel.Runs(embed),
+	kernel.Runs(expand), kernel.Runs(chosenExperts), kernel.Runs(flatAttend),
+	kernel.Runs(gate), kernel.Runs(gatedNorm), kernel.Runs(gatherIndex),
+	kernel.Runs(gatherRows), kernel.Runs(headNorm), kernel.Runs(hyperHead),
+	kernel.Runs(hyperPost), kernel.Runs(hyperPre), kernel.Runs(hyperSum),
+	kernel.Runs(indexQuery), kernel.Runs(latentAttend), kernel.Runs(layerNorm),
+	kernel.Runs(locate), kernel.Runs(meanStreams), kernel.Runs(multiply),
+	kernel.Runs(norm), kernel.Runs(project), kernel.Runs((*Device).Put),
+	kernel.Runs(readTable), kernel.Runs(rotateRows), kernel.Runs(route),
+	kernel.Runs(routeHash), kernel.Runs(routeRoot), kernel.Runs(sample),
+	kernel.Runs(scores), kernel.Runs(selectBest), kernel.Runs(sparseAttend),
+	kernel.Runs(spread), kernel.Runs(storeEntries), kernel.Runs(storeIndex),
+	kernel.Runs(storeKeys), kernel.Runs(storeRows), kernel.Runs((*Device).Take),
+	kernel.Runs((*Device).Tally), kernel.Runs(unpack),
 	kernel.Runs(func(d *Device, a kernel.PostArgs) error { return d.PostExperts(a.ExpertArgs) }),
 )
 
@@ -220,12 +219,12 @@ func (d *Device) DryRun() (kernel.Device, error) {
 		return nil, err
 	}
 	// Nothing is launched: only the properties of the kernels are read.
-	return (&Device{gpu: gpu, kernels: d.kernels, tried: true}).start()
+	return start((&Device{gpu: gpu, kernels: d.kernels, tried: true}))
 }
 
 // Close waits for the enqueued work and releases everything.
 func (d *Device) Close() error {
-	errs := []error{d.EndLoad(), d.Trace(false), d.span.close()}
+	errs := []error{d.EndLoad(), d.tracer.close()}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Sync(), d.stream.Close())
 	}

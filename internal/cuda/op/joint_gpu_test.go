@@ -94,10 +94,10 @@ func (l *streamLayer) run(alone bool) map[string][]byte {
 	rotate := kernel.RotateArgs{X: q, Angles: l.angles, Heads: l.heads, HeadDim: l.size, Offset: l.size - 64,
 		Pairing: kernel.Interleaved}
 	do(g.Do(kernel.HeadNormArgs{X: q, Heads: l.heads, Eps: 1e-6}))
-	do(g.Rotate(rotate))
+	do(rotateRows(g, rotate))
 	turned := copied(q)
 	rotate.Inverse = true
-	do(g.Rotate(rotate))
+	do(rotateRows(g, rotate))
 	for i, w := range l.bands {
 		do(g.Do(kernel.MultiplyArgs{Out: z.Columns(128*i, 128*(i+1)),
 			X: q.Columns(2*l.size*i, 2*l.size*(i+1)), W: w}))

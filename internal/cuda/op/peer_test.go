@@ -117,7 +117,7 @@ func TestAMissingRankIsNamed(t *testing.T) {
 	if err := devs[1].Sync(); err != nil {
 		t.Fatal(err)
 	}
-	err := devs[1].faulted([]byte{0, 0, 0, 0, 1, 0, 0, 0})
+	err := faulted(devs[1], []byte{0, 0, 0, 0, 1, 0, 0, 0})
 	if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "rank 0 of 2 did not reach") ||
 		!strings.Contains(err.Error(), "rank 1 waited") {
 		t.Errorf("got %v", err)

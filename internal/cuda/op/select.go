@@ -6,14 +6,14 @@ import (
 	"sparrow/layout"
 )
 
-// Scores computes index scores over paged or gathered keys.
-func (d *Device) Scores(a kernel.ScoreArgs) error {
+// scores computes index scores over paged or gathered keys.
+func scores(d *Device, a kernel.ScoreArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "scores"}
 	if a.Keys.Layout == layout.V41Index68 {
-		return d.scoresV41(&r, &a)
+		return scoresV41(d, &r, &a)
 	}
 	r.layout(a.Keys, layout.IndexPage132, layout.V41Index68)
 	if a.Blocks.Given() {
@@ -32,9 +32,9 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 		return r.err
 	}
 	if a.Table.Given() {
-		return d.pagedScores(&r, &a)
+		return pagedScores(d, &r, &a)
 	}
-	return d.gatheredScores(&r, &a)
+	return gatheredScores(d, &r, &a)
 }
 
 // mostNextN is the maximum number of rows of a request that the paged kernels score together.
@@ -42,7 +42,7 @@ const mostNextN = 4
 
 // pagedScores scores paged keys. It scores adjacent rows together if ScoreArgs.NextN states that they belong to one
 // request.
-func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
+func pagedScores(d *Device, r *require, a *kernel.ScoreArgs) error {
 	if a.Keys.PageTokens != layout.PageTokens {
 		r.fail("pages have %d keys, this backend supports %d", a.Keys.PageTokens, layout.PageTokens)
 	}
@@ -68,7 +68,7 @@ func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 }
 
 // gatheredScores scores keys that are contiguous in a page.
-func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
+func gatheredScores(d *Device, r *require, a *kernel.ScoreArgs) error {
 	r.packed("start", a.Start)
 	if a.Keys.PageTokens%4 != 0 {
 		r.fail("there are %d gathered keys, this backend supports multiples of 4; round the page up", a.Keys.PageTokens)
@@ -88,8 +88,8 @@ func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 	return d.kernels.ScoreRagged(d.stream, x.Heads, &args)
 }
 
-// Select chooses the positions with the highest scores.
-func (d *Device) Select(a kernel.SelectArgs) error {
+// selectBest chooses the positions with the highest scores.
+func selectBest(d *Device, a kernel.SelectArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	return d.kernels.SelectedScores(d.stream, &values)
 }
 
-// Locate converts positions to slots, in one launch with a delayed copy of rotated queries.
-func (d *Device) Locate(a kernel.LocateArgs) error {
+// locate converts positions to slots, in one launch with a delayed copy of rotated queries.
+func locate(d *Device, a kernel.LocateArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}

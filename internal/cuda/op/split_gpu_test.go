@@ -140,7 +140,7 @@ func (b *splitBench) run(x kernel.Experts, a kernel.ExpertArgs, from, to int, po
 	if post {
 		b.must(b.gpu.PostExperts(part))
 	}
-	b.must(b.gpu.Experts(part))
+	b.must(chosenExperts(b.gpu, part))
 	return b.bytes(b.gpu, out)
 }
 
@@ -219,7 +219,10 @@ func TestGPUSplitGraphs(t *testing.T) {
 			X:       b.place(b.gpu, kernel.BF16, n, splitHidden, nil),
 			IDs:     b.ints(n, splitTop, make([]int32, n*splitTop)).gpu,
 			Weights: b.normal(n, splitTop).gpu, Experts: x, Limit: a.Limit}
-		g, err := b.gpu.Capture(func() error { return errors.Join(b.gpu.PostExperts(live), b.gpu.Experts(live)) })
+		g, err := b.gpu.Capture(func() error {
+			return errors.Join(b.gpu.PostExperts(live), chosenExperts(b.gpu,
+				live))
+		})
 		b.must(err)
 		for round := range 20 {
 			from := [2]kernel.ExpertArgs{a, other}[round%2]
@@ -248,7 +251,10 @@ func TestGPUMovedExperts(t *testing.T) {
 			b.run(x, a, 0, n, true) // this run makes scratch memory grow
 			live := a
 			live.Out, live.Experts = b.place(b.gpu, kernel.BF16, n, splitHidden, nil), x
-			g, err := b.gpu.Capture(func() error { return errors.Join(b.gpu.PostExperts(live), b.gpu.Experts(live)) })
+			g, err := b.gpu.Capture(func() error {
+				return errors.Join(b.gpu.PostExperts(live), chosenExperts(b.gpu,
+					live))
+			})
 			b.must(err)
 			m := x.(*experts).split.methods.Clone()
 			for range 5 {
