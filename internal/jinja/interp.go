@@ -18,7 +18,7 @@ type meter struct {
 type interp struct {
 	*meter
 	depth   int
-	at      pos // position of the innermost node that is being evaluated
+	at      pos           // position of the innermost node that is being evaluated
 	out     *mark.Builder // destination of output: the result, or the text of a captured block
 	root    *scope
 	globals map[string]Value

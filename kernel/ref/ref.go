@@ -5,6 +5,9 @@ package ref
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	"sparrow/internal/device/host"
 	"sparrow/internal/num"
@@ -43,6 +46,9 @@ func (*Device) Name() string { return "ref" }
 
 // Do runs an operation whose arguments were checked.
 func (d *Device) Do(op kernel.Op) error { return operations.Do(d, op) }
+
+// Operations returns the types of the operations that the reference defines, in any order.
+func Operations() []reflect.Type { return slices.Collect(maps.Keys(operations)) }
 
 // operations has the definition of every operation.
 var operations = kernel.NewOpTable(
