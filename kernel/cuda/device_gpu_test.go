@@ -158,7 +158,7 @@ func TestGPUGraphsReplayAndRebind(t *testing.T) {
 	args, want := copyArgs(r, 128)
 	g, err := r.s.Capture(func() error {
 		for range 2 {
-			if err := r.k.GatherSlots(r.s, layout.BF16Row1152, &args); err != nil {
+			if err := GatherSlots(r.k, r.s, layout.BF16Row1152, &args); err != nil {
 				return err
 			}
 		}
@@ -245,7 +245,7 @@ func TestGPULaunchAllocatesNothingAndIsFast(t *testing.T) {
 	r := onGPU(t)
 	args, _ := copyArgs(r, 8)
 	launch := func() {
-		if err := r.k.GatherSlots(r.s, layout.BF16Row1152, &args); err != nil {
+		if err := GatherSlots(r.k, r.s, layout.BF16Row1152, &args); err != nil {
 			t.Error(err)
 		}
 	}

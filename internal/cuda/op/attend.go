@@ -34,7 +34,7 @@ func sparseAttend(d *Device, a kernel.SparseArgs) error {
 	args.Streams[0] = r.selection(kernel.Stream{Pool: a.Pool, Indices: a.Indices, Lens: a.Lens})
 	segments, blocks := cuda.SparseSegments(int32(a.Indices.Cols), r.count("keys of a segment", a.SplitKeys))
 	return attendRows(d, &r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.SparseAttend(d.stream, a.Pool.Layout, s)
+		return cuda.SparseAttend(d.kernels, d.stream, a.Pool.Layout, s)
 	})
 }
 
@@ -73,7 +73,7 @@ func dualAttend(d *Device, a kernel.DualArgs) error {
 	}
 	segments, blocks := cuda.SparseSegmentsWithin(int32(width), r.count("keys of a row", most))
 	return attendRows(d, &r, kind, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.SparseAttend(d.stream, kind, s)
+		return cuda.SparseAttend(d.kernels, d.stream, kind, s)
 	})
 }
 
@@ -92,7 +92,7 @@ func flatAttend(d *Device, a kernel.FlatArgs) error {
 	args.Streams[0] = r.selection(kernel.Stream{Pool: kernel.Pool{Mem: rows, PageTokens: a.KV.Rows}, Indices: a.Indices,
 		Lens: a.Lens})
 	return attendRows(d, &r, 0, &args, 1, int32(a.Indices.Cols+63)/64, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.SparseAttendFlat(d.stream, s)
+		return cuda.SparseAttendFlat(d.kernels, d.stream, s)
 	})
 }
 
@@ -116,7 +116,7 @@ func latentAttend(d *Device, a kernel.LatentArgs) error {
 	}
 	segments, blocks := cuda.LatentSegments(streams[0].Width, r.count("keys of a segment", a.SplitKeys))
 	return attendRows(d, &r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.LatentAttend(d.stream, a.Pool.Layout, s)
+		return cuda.LatentAttend(d.kernels, d.stream, a.Pool.Layout, s)
 	})
 }
 

@@ -75,7 +75,7 @@ func releaseBands(d *Device) error {
 	in, out := b.x.Cols, b.out.Cols
 	if b.count < len(b.group.members) {
 		if b.turn.X != 0 {
-			if err := d.kernels.Turn(d.stream, &cuda.TurnArgs{Rotate: b.turn}); err != nil {
+			if err := cuda.Turn(d.kernels, d.stream, &cuda.TurnArgs{Rotate: b.turn}); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func releaseBands(d *Device) error {
 		quantise := p.quantise
 		if b.turn.X != 0 {
 			quantise = func(exact bool) error {
-				return d.kernels.QuantiseTurned(d.stream, &cuda.QuantiseTurnedArgs{Quantise: p.codesOf(exact),
+				return cuda.QuantiseTurned(d.kernels, d.stream, &cuda.QuantiseTurnedArgs{Quantise: p.codesOf(exact),
 					Rotate: b.turn})
 			}
 		}

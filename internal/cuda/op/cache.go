@@ -32,7 +32,7 @@ func rmsNorm(d *Device, op string, out, x, weight kernel.Tensor, eps float32) er
 	if r.err != nil {
 		return r.err
 	}
-	return d.kernels.RMSNorm(d.stream, &args)
+	return cuda.RMSNorm(d.kernels, d.stream, &args)
 }
 
 // normalised writes the RMSNorm of x to scratch memory, without gaps between rows, and calls use with that memory.
@@ -75,7 +75,7 @@ func storeRows(d *Device, a kernel.StoreArgs) error {
 	if a.KV.Off%16 != 0 || stride(a.KV)%8 != 0 || a.Norm.DType != kernel.F32 || a.Norm.Off%16 != 0 {
 		return normalised(d, r.op, a.KV.Columns(0, layout.LatentDim), a.Norm, a.Eps, func(latent kernel.Tensor) error {
 			args.Latent, args.LatentStride, args.Norm = at(latent), layout.LatentDim, 0
-			return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+			return cuda.WriteMain(d.kernels, d.stream, a.Pool.Layout, &args)
 		})
 	}
 	h := &d.held
@@ -93,11 +93,11 @@ func storeNope(d *Device, r *require, a *kernel.StoreArgs) error {
 		return r.err
 	}
 	if a.KV.Off%16 == 0 && stride(a.KV)%8 == 0 && a.Norm.DType == kernel.F32 && a.Norm.Off%16 == 0 {
-		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+		return cuda.WriteMain(d.kernels, d.stream, a.Pool.Layout, &args)
 	}
 	return normalised(d, r.op, a.KV, a.Norm, a.Eps, func(latent kernel.Tensor) error {
 		args.Latent, args.LatentStride, args.Norm = at(latent), layout.LatentDim, 0
-		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+		return cuda.WriteMain(d.kernels, d.stream, a.Pool.Layout, &args)
 	})
 }
 
@@ -116,7 +116,7 @@ func gatherRows(d *Device, a kernel.GatherArgs) error {
 	if r.err != nil || a.Out.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.GatherSlots(d.stream, a.Pool.Layout, &args)
+	return cuda.GatherSlots(d.kernels, d.stream, a.Pool.Layout, &args)
 }
 
 // convertPages converts pages of raw rows to pages of block rows.
@@ -143,7 +143,7 @@ func convertPages(d *Device, a kernel.ConvertArgs) error {
 			return err
 		}
 		args.Source.Starts = p
-		return d.kernels.RawToBlockPages(d.stream, &args)
+		return cuda.RawToBlockPages(d.kernels, d.stream, &args)
 	})
 }
 
@@ -177,7 +177,7 @@ func storeEntries(d *Device, a kernel.EntryStoreArgs) error {
 			if err := d.settle(); err != nil {
 				return err
 			}
-			return d.kernels.WriteV41(d.stream, a.Pool.Layout, &args)
+			return cuda.WriteV41(d.kernels, d.stream, a.Pool.Layout, &args)
 		}
 		err := addPart(d, d.held.parts.args.Entries.Tokens > 0, []kernel.Tensor{a.Rows, a.Slots, a.Angles},
 			[]kernel.Tensor{a.Pool.Mem})
@@ -192,9 +192,9 @@ func storeEntries(d *Device, a kernel.EntryStoreArgs) error {
 	return normalised(d, r.op, a.Rows, a.Norm, a.Eps, func(rows kernel.Tensor) error {
 		args.Rows = at(rows)
 		if v41 {
-			return d.kernels.WriteV41(d.stream, a.Pool.Layout, &args)
+			return cuda.WriteV41(d.kernels, d.stream, a.Pool.Layout, &args)
 		}
-		return d.kernels.WriteV4(d.stream, &args)
+		return cuda.WriteV4(d.kernels, d.stream, &args)
 	})
 }
 
@@ -213,7 +213,7 @@ func unpack(d *Device, a kernel.UnpackArgs) error {
 	if r.err != nil || a.Slots.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.GatherV4Slots(d.stream, &args)
+	return cuda.GatherV4Slots(d.kernels, d.stream, &args)
 }
 
 // combine concatenates the indices of two streams into one list for each row.
@@ -238,5 +238,5 @@ func combine(d *Device, a kernel.CombineArgs) error {
 	if r.err != nil || a.Window.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.CombineV4(d.stream, &args)
+	return cuda.CombineV4(d.kernels, d.stream, &args)
 }

@@ -23,7 +23,7 @@ func denseAttend(d *Device, a kernel.DenseArgs) error {
 		if err != nil {
 			return err
 		}
-		return d.kernels.DenseAttend(d.stream, x.Nope, x.Values, &args)
+		return cuda.DenseAttend(d.kernels, d.stream, x.Nope, x.Values, &args)
 	})
 }
 

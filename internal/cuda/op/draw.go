@@ -42,5 +42,5 @@ func drawTensor(d *Device, s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.T
 		return fmt.Errorf("%w: draw: values have type %v, this backend draws f32, bf16 and e4m3", kernel.ErrUnsupported,
 			t.DType)
 	}
-	return d.kernels.DrawValues(s, &a)
+	return cuda.DrawValues(d.kernels, s, &a)
 }

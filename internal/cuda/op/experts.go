@@ -106,9 +106,9 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts
 			}
 			u.do(func() error {
 				if after == nil {
-					return u.d.kernels.PackExpert(u.stream, x.shape, int32(e), to[0], to[1], to[2], at)
+					return cuda.PackExpert(u.d.kernels, u.stream, x.shape, int32(e), to[0], to[1], to[2], at)
 				}
-				if err := u.d.kernels.PackExpert(u.stream, x.shape, 0, to[0], to[1], to[2], at); err != nil {
+				if err := cuda.PackExpert(u.d.kernels, u.stream, x.shape, 0, to[0], to[1], to[2], at); err != nil {
 					return err
 				}
 				return after(e)
@@ -214,7 +214,7 @@ func runExperts(d *Device, p *experts, a *kernel.ExpertArgs) error {
 			Weights: a.Weights.Slice(from, to), Limit: a.Limit}
 		var args cuda.ExpertsArgs
 		if args, err = multiplyExperts(d, p, &part, scratch, false); err == nil {
-			err = d.kernels.CombineExperts(d.stream, &args)
+			err = cuda.CombineExperts(d.kernels, d.stream, &args)
 		}
 	}
 	return errors.Join(err, d.scratch.Put(scratch))
@@ -264,10 +264,11 @@ func multiplyExperts(d *Device, p *experts, a *kernel.ExpertArgs, scratch cuda.P
 		return args, err
 	}
 	if routed {
-		err = d.kernels.RouteAndPrepare(d.stream, p.shape, &cuda.RouteExpertsArgs{Route: d.held.route, Experts: args,
+		err = cuda.RouteAndPrepare(d.kernels, d.stream, p.shape, &cuda.RouteExpertsArgs{Route: d.held.route,
+			Experts: args,
 			Arrived: d.faults.Ptr().Add(4)})
 	} else {
-		err = d.kernels.PrepareExperts(d.stream, p.shape, &args)
+		err = cuda.PrepareExperts(d.kernels, d.stream, p.shape, &args)
 	}
 	if err == nil {
 		err = multiplySorted(d, p.shape, &args)
@@ -277,8 +278,8 @@ func multiplyExperts(d *Device, p *experts, a *kernel.ExpertArgs, scratch cuda.P
 
 // multiplySorted runs gate and up, and then down, for sorted pairs.
 func multiplySorted(d *Device, s cuda.ExpertShape, args *cuda.ExpertsArgs) error {
-	if err := d.kernels.MultiplyGateUp(d.stream, s, args); err != nil {
+	if err := cuda.MultiplyGateUp(d.kernels, d.stream, s, args); err != nil {
 		return err
 	}
-	return d.kernels.MultiplyDown(d.stream, s, args)
+	return cuda.MultiplyDown(d.kernels, d.stream, s, args)
 }

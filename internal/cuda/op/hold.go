@@ -111,7 +111,7 @@ func (d *Device) release(to *rowCodes) error {
 		err = releaseParts(d, nil)
 	}
 	if h.routes && err == nil {
-		err = d.kernels.RouteExperts(d.stream, &h.route)
+		err = cuda.RouteExperts(d.kernels, d.stream, &h.route)
 	}
 	h.routes = false
 	if err != nil {
@@ -124,19 +124,19 @@ func (d *Device) release(to *rowCodes) error {
 	case holdGate:
 		err = releaseGate(d, to)
 	case holdStore:
-		err = d.kernels.StoreLatent(d.stream, h.layout, &h.store)
+		err = cuda.StoreLatent(d.kernels, d.stream, h.layout, &h.store)
 	case holdTurn:
-		err = d.kernels.Turn(d.stream, &h.turn)
+		err = cuda.Turn(d.kernels, d.stream, &h.turn)
 	case holdBands:
 		err = releaseBands(d)
 	case holdHeads:
-		err = d.kernels.HeadNorm(d.stream, &h.heads)
+		err = cuda.HeadNorm(d.kernels, d.stream, &h.heads)
 	case holdMix:
-		err = d.kernels.HyperMix(d.stream, &h.mix)
+		err = cuda.HyperMix(d.kernels, d.stream, &h.mix)
 	case holdMixNorm:
-		err = d.kernels.MixNorm(d.stream, &cuda.MixNormArgs{Mix: h.mix, Norm: normArgs(d, true, to)})
+		err = cuda.MixNorm(d.kernels, d.stream, &cuda.MixNormArgs{Mix: h.mix, Norm: normArgs(d, true, to)})
 	case holdStaged:
-		err = d.kernels.MoveRows(d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
+		err = cuda.MoveRows(d.kernels, d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
 			XStride: h.staged.stride, OutStride: stride(h.staged.out), Rows: int64(h.staged.out.Rows),
 			Columns: int32(h.staged.out.Cols)})
 	}
@@ -159,7 +159,7 @@ func releaseNorm(d *Device, norm bool, to *rowCodes) error {
 	if d.held.parts.held() {
 		return releaseParts(d, &a)
 	}
-	return d.kernels.NormQuantise(d.stream, &a)
+	return cuda.NormQuantise(d.kernels, d.stream, &a)
 }
 
 // normArgs returns the arguments of a delayed sum and, if norm is set, of its norm.
@@ -196,7 +196,7 @@ func releaseGate(d *Device, to *rowCodes) error {
 	if to == nil {
 		return gateRows(d, g)
 	}
-	return d.kernels.GateQuantise(d.stream, &cuda.GateQuantiseArgs{Gate: at(g.Gate), Up: at(g.Up), Out: at(g.Out),
+	return cuda.GateQuantise(d.kernels, d.stream, &cuda.GateQuantiseArgs{Gate: at(g.Gate), Up: at(g.Up), Out: at(g.Out),
 		Codes: to.codes, Scales: to.scales, GateStride: stride(g.Gate), UpStride: stride(g.Up),
 		OutStride: stride(g.Out), CodeStride: int64(g.Out.Cols), ScaleStride: to.stride, Rows: int32(g.Out.Rows),
 		Columns: int32(g.Out.Cols), Exact: flag(to.exact), Limit: g.Limit})

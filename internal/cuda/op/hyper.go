@@ -93,11 +93,11 @@ func hyperPost(d *Device, a kernel.HyperPostArgs) error {
 		return errors.Join(r.err, d.settle())
 	}
 	if !adds {
-		return d.kernels.HyperPost(d.stream, &args)
+		return cuda.HyperPost(d.kernels, d.stream, &args)
 	}
 	sum := cuda.HyperSumArgs{Post: args, Sum: normArgs(d, false, nil)}
 	d.held.kind = holdNothing
-	return errors.Join(d.kernels.HyperPostSum(d.stream, &sum), d.release(nil))
+	return errors.Join(cuda.HyperPostSum(d.kernels, d.stream, &sum), d.release(nil))
 }
 
 // addsUp reports whether the output of a sublayer is a delayed sum of experts' results. The sum is then computed in the

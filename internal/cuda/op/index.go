@@ -54,7 +54,7 @@ func storeIndex(d *Device, a kernel.IndexStoreArgs) error {
 		h.store.Keys, h.stored[1] = args, a.Key
 		return nil
 	}
-	return d.kernels.WriteIndexKeys(d.stream, &args)
+	return cuda.WriteIndexKeys(d.kernels, d.stream, &args)
 }
 
 // keyWriter returns the arguments that are common to all writers of indexer keys.
@@ -110,7 +110,7 @@ func storeKeys(d *Device, a kernel.KeyStoreArgs) error {
 	}
 	return normalised(d, r.op, a.Keys, a.Norm, a.Eps, func(keys kernel.Tensor) error {
 		args.Keys, args.KeyStride = at(keys), layout.IndexDim
-		return d.kernels.WriteIndexKeys(d.stream, &args)
+		return cuda.WriteIndexKeys(d.kernels, d.stream, &args)
 	})
 }
 
@@ -130,7 +130,7 @@ func gatherIndex(d *Device, a kernel.IndexGatherArgs) error {
 	if r.err != nil || a.Slots.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.GatherIndexSlots(d.stream, &args)
+	return cuda.GatherIndexSlots(d.kernels, d.stream, &args)
 }
 
 // indexQuery rotates and quantises indexer queries and multiplies the weights by their scales, in one launch with
@@ -176,7 +176,7 @@ func indexQuery(d *Device, a kernel.IndexQueryArgs) error {
 		return err
 	}
 	if a.V41 {
-		return d.kernels.PrepareQueriesV41(d.stream, &args)
+		return cuda.PrepareQueriesV41(d.kernels, d.stream, &args)
 	}
 	if d.held.kind == holdStore {
 		d.held.store.Queries = args
@@ -190,5 +190,5 @@ func indexQuery(d *Device, a kernel.IndexQueryArgs) error {
 		d.held.parts.args.Queries = args
 		return nil
 	}
-	return d.kernels.PrepareIndexQueries(d.stream, &args)
+	return cuda.PrepareIndexQueries(d.kernels, d.stream, &args)
 }

@@ -59,7 +59,7 @@ func convolve(d *Device, a kernel.ConvArgs) error {
 	if r.err != nil || a.X.Rows == 0 || a.X.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.Convolve(d.stream, &args)
+	return cuda.Convolve(d.kernels, d.stream, &args)
 }
 
 // delta computes the gated delta rule in its recurrent form. A row, slot or snapshot outside its tensor raises a fault.
@@ -91,7 +91,7 @@ func delta(d *Device, a kernel.DeltaArgs) error {
 	if r.err != nil || a.Q.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.Delta(d.stream, &args)
+	return cuda.Delta(d.kernels, d.stream, &args)
 }
 
 // gatedNorm normalises every head and multiplies it by the sigmoid of its gate.
@@ -110,7 +110,7 @@ func gatedNorm(d *Device, a kernel.GatedNormArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.GatedNorm(d.stream, &args)
+	return cuda.GatedNorm(d.kernels, d.stream, &args)
 }
 
 // layerNorm computes LayerNorm of every row.
@@ -125,7 +125,7 @@ func layerNorm(d *Device, a kernel.LayerNormArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.LayerNorm(d.stream, &args)
+	return cuda.LayerNorm(d.kernels, d.stream, &args)
 }
 
 // meanStreams computes the mean of residual streams.
@@ -141,7 +141,7 @@ func meanStreams(d *Device, a kernel.MeanStreamsArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return r.err
 	}
-	return d.kernels.MeanStreams(d.stream, &args)
+	return cuda.MeanStreams(d.kernels, d.stream, &args)
 }
 
 // spread converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a token
@@ -163,5 +163,5 @@ func spread(d *Device, a kernel.SpreadArgs) error {
 	if r.err != nil || args.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.SpreadPools(d.stream, &args)
+	return cuda.SpreadPools(d.kernels, d.stream, &args)
 }

@@ -207,7 +207,7 @@ func (u *upload) packOne(f cuda.PackedFormat, w kernel.Weight, second *kernel.We
 				}
 			}
 		}
-		u.do(func() error { return u.d.kernels.PackWeight(u.stream, f, &a) })
+		u.do(func() error { return cuda.PackWeight(u.d.kernels, u.stream, f, &a) })
 		return nil
 	})
 }
@@ -276,7 +276,7 @@ func (p *rowProducts) run(x *cuda.Product, w *matrix) error {
 	}
 	y := p.packedOf(w)
 	y.X, y.XStride, y.Out, y.OutStride, y.OutF32, y.Sums = x.Input, x.InputStride, x.Out, x.OutStride, x.OutF32, x.Sums
-	return p.dev.kernels.MultiplyPacked(p.dev.stream, &y)
+	return cuda.MultiplyPacked(p.dev.kernels, p.dev.stream, &y)
 }
 
 // packedExperts returns the formats in which the matrices of a layer's experts are stored packed: one for gate and up,

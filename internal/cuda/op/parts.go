@@ -65,7 +65,7 @@ func releaseParts(d *Device, norm *cuda.NormQuantiseArgs) error {
 		args.Norm = *norm
 	}
 	*p = heldParts{reads: p.reads[:0], writes: p.writes[:0]}
-	return d.kernels.Parts(d.stream, &args)
+	return cuda.Parts(d.kernels, d.stream, &args)
 }
 
 // joinsParts reports whether a norm can run in one launch with the delayed parts.

@@ -144,7 +144,7 @@ func (p *rowProducts) quantise(exact bool) error {
 	}
 	p.quantised, p.exact, p.beside = true, exact, false
 	a := p.codesOf(exact)
-	return p.dev.kernels.QuantiseRows(p.dev.stream, &a)
+	return cuda.QuantiseRows(p.dev.kernels, p.dev.stream, &a)
 }
 
 // codesOf returns the arguments of the kernel that writes the codes.
@@ -217,7 +217,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 	if add {
 		a.Add = 1
 	}
-	return p.dev.kernels.MoveRows(p.dev.stream, &a)
+	return cuda.MoveRows(p.dev.kernels, p.dev.stream, &a)
 }
 
 // staysStaged reports whether a matrix product stays in scratch memory (heldStaged): it is the only product of its
@@ -278,7 +278,7 @@ func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
 		}
 		d.folds[*x] = call
 	}
-	return d.kernels.MultiplyFolded(d.stream, call)
+	return cuda.MultiplyFolded(d.kernels, d.stream, call)
 }
 
 // mostCalls is the maximum number of stored product calls, of about a kilobyte each.
@@ -298,5 +298,5 @@ func multiplyOne(d *Device, x *cuda.Product) error {
 		}
 		d.calls[*x] = call
 	}
-	return d.kernels.Multiply(d.stream, call)
+	return cuda.Multiply(d.kernels, d.stream, call)
 }

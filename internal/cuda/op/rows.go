@@ -84,7 +84,7 @@ func pickRows(d *Device, r *require, args cuda.PickArgs, out, ids kernel.Tensor)
 	if r.err != nil || out.Rows == 0 || out.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.PickRows(d.stream, &args)
+	return cuda.PickRows(d.kernels, d.stream, &args)
 }
 
 // angles computes the cosines and sines of every row's rotation. It is delayed, to run as a part of a later launch.
@@ -159,5 +159,5 @@ func gateRows(d *Device, a *kernel.GateArgs) error {
 	if r.err != nil || a.Gate.Rows == 0 || a.Gate.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.GateRows(d.stream, &args)
+	return cuda.GateRows(d.kernels, d.stream, &args)
 }

@@ -64,7 +64,7 @@ func pagedScores(d *Device, r *require, a *kernel.ScoreArgs) error {
 	if err != nil {
 		return err
 	}
-	return d.kernels.ScorePaged(d.stream, x.Heads, &args)
+	return cuda.ScorePaged(d.kernels, d.stream, x.Heads, &args)
 }
 
 // gatheredScores scores keys that are contiguous in a page.
@@ -85,7 +85,7 @@ func gatheredScores(d *Device, r *require, a *kernel.ScoreArgs) error {
 	if err != nil {
 		return err
 	}
-	return d.kernels.ScoreRagged(d.stream, x.Heads, &args)
+	return cuda.ScoreRagged(d.kernels, d.stream, x.Heads, &args)
 }
 
 // selectBest chooses the positions with the highest scores.
@@ -108,13 +108,13 @@ func selectBest(d *Device, a kernel.SelectArgs) error {
 	if r.err != nil || a.Out.Rows == 0 {
 		return r.err
 	}
-	n := max(d.kernels.TopKScratch(args.Rows, args.Columns, args.K), 4)
+	n := max(cuda.TopKScratch(d.kernels, args.Rows, args.Columns, args.K), 4)
 	err := d.temporary(8*n, func(p cuda.Ptr) error {
 		if args.Scores == 0 { // no row is longer than K, so no scores are read
 			args.Scores, args.Columns = p, args.K
 		}
 		args.Kept, args.Via = p, p.Add(4*n)
-		return d.kernels.SelectTopK(d.stream, &args)
+		return cuda.SelectTopK(d.kernels, d.stream, &args)
 	})
 	if err != nil || !a.Values.Given() {
 		return err
@@ -124,7 +124,7 @@ func selectBest(d *Device, a kernel.SelectArgs) error {
 	if a.Scores.Given() {
 		values.Scores, values.Stride, values.Keys = at(a.Scores), int64(a.Scores.Stride), int32(a.Scores.Cols)
 	}
-	return d.kernels.SelectedScores(d.stream, &values)
+	return cuda.SelectedScores(d.kernels, d.stream, &values)
 }
 
 // locate converts positions to slots, in one launch with a delayed copy of rotated queries.
@@ -157,5 +157,5 @@ func locate(d *Device, a kernel.LocateArgs) error {
 		d.held.turn.Locate = args
 		return d.settle()
 	}
-	return d.kernels.Locate(d.stream, &args)
+	return cuda.Locate(d.kernels, d.stream, &args)
 }

@@ -79,7 +79,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 		phase = 1
 	}
 	if o.posted.active { // an earlier pass failed between PostExperts and Experts
-		err := errors.Join(d.kernels.WaitForHost(d.stream, &o.part.exchange), d.scratch.Put(o.posted.scratch))
+		err := errors.Join(cuda.WaitForHost(d.kernels, d.stream, &o.part.exchange), d.scratch.Put(o.posted.scratch))
 		if o.posted = (posted{}); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	}
 	s, err := newPart(d, p, &a, phase, scratch)
 	if err == nil {
-		err = d.kernels.PostRows(d.stream, &s.exchange)
+		err = cuda.PostRows(d.kernels, d.stream, &s.exchange)
 	}
 	if err != nil {
 		return errors.Join(err, d.scratch.Put(scratch))
@@ -117,7 +117,7 @@ func runSplit(d *Device, p *experts, a *kernel.ExpertArgs) error {
 	holds := whole && normable(a.Out) && top <= cuda.MaxTop
 	if h.routes { // positions of choices are looked up first: routing and sorting cannot run in one launch
 		h.routes = false
-		if err := d.kernels.RouteExperts(d.stream, &h.route); err != nil {
+		if err := cuda.RouteExperts(d.kernels, d.stream, &h.route); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func runPart(d *Device, p *experts, a *kernel.ExpertArgs, phase int, hold bool) 
 		holdResults(d, a.Out, &sum, scratch)
 		return nil
 	}
-	return errors.Join(d.kernels.CombineExperts(d.stream, &sum), d.scratch.Put(scratch))
+	return errors.Join(cuda.CombineExperts(d.kernels, d.stream, &sum), d.scratch.Put(scratch))
 }
 
 // multiplyPart computes the results of all choices.
@@ -188,7 +188,7 @@ func multiplyPart(d *Device, s *splitPart, posted bool) error {
 	x, hosted := s.p.split, s.p.split.hosted[s.phase]
 	switch {
 	case hosted && !posted:
-		if err := d.kernels.PostRows(d.stream, &s.exchange); err != nil {
+		if err := cuda.PostRows(d.kernels, d.stream, &s.exchange); err != nil {
 			return err
 		}
 		d.offload.expect(1)
@@ -218,10 +218,10 @@ func multiplyPart(d *Device, s *splitPart, posted bool) error {
 	if !hosted {
 		return nil
 	}
-	if err := d.kernels.WaitForHost(d.stream, &s.exchange); err != nil {
+	if err := cuda.WaitForHost(d.kernels, d.stream, &s.exchange); err != nil {
 		return err
 	}
-	return d.kernels.TakeResults(d.stream, &s.exchange)
+	return cuda.TakeResults(d.kernels, d.stream, &s.exchange)
 }
 
 // multiplyHere computes the results of the resident experts.
@@ -229,7 +229,7 @@ func multiplyHere(d *Device, s *splitPart) error {
 	if !s.p.split.here[s.phase] {
 		return nil
 	}
-	if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &s.args); err != nil {
+	if err := cuda.PrepareExperts(d.kernels, d.stream, s.p.shape, &s.args); err != nil {
 		return err
 	}
 	return multiplySorted(d, s.p.shape, &s.args)
@@ -237,7 +237,7 @@ func multiplyHere(d *Device, s *splitPart) error {
 
 // lookUp launches the lookup of choices in a table.
 func lookUp(d *Device, s *splitPart, table, places cuda.Ptr) error {
-	return d.kernels.LookUpPlaces(d.stream, &cuda.PlacesArgs{IDs: at(s.a.IDs), Table: table, Places: places,
+	return cuda.LookUpPlaces(d.kernels, d.stream, &cuda.PlacesArgs{IDs: at(s.a.IDs), Table: table, Places: places,
 		Faults: d.faults.Ptr(), IDStride: stride(s.a.IDs), Rows: s.args.Rows, Top: s.args.Top,
 		Experts: s.p.shape.Experts})
 }
@@ -256,7 +256,7 @@ func multiplyGroup(d *Device, s *splitPart, g group) error {
 	args.GateUp, args.Down, args.GateUpScales, args.DownScales = packed.GateUp, packed.Down, packed.GateUpScales,
 		packed.DownScales
 	args.IDs = s.places
-	if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &args); err != nil {
+	if err := cuda.PrepareExperts(d.kernels, d.stream, s.p.shape, &args); err != nil {
 		return err
 	}
 	return errors.Join(multiplySorted(d, s.p.shape, &args), done())
@@ -270,7 +270,7 @@ func bring(d *Device, s *splitPart, g group) (base cuda.Ptr, done func() error, 
 	source := piecesOf(packedAt(s.p.split.store, int64(len(s.p.split.stored)), shape), g.first, shape)
 	if s.phase == 0 || o.captures || o.dry {
 		to := packedAt(o.ring, int64(slotsOf(s.phase)), shape)
-		return o.ring, nothing, d.kernels.FetchExperts(d.stream, &cuda.FetchArgs{Places: s.places, From: source,
+		return o.ring, nothing, cuda.FetchExperts(d.kernels, d.stream, &cuda.FetchArgs{Places: s.places, From: source,
 			To: piecesOf(to, 0, shape), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
 	}
 	h := &o.halves[o.turn]

@@ -44,7 +44,7 @@ func scoresV41(d *Device, r *require, a *kernel.ScoreArgs) error {
 	if r.err != nil || a.Q.Rows == 0 || a.Out.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.ScoreV41(d.stream, &args)
+	return cuda.ScoreV41(d.kernels, d.stream, &args)
 }
 
 // storeKeysV41 normalises, rotates and encodes FP4 indexer keys.
@@ -69,7 +69,7 @@ func storeKeysV41(d *Device, r *require, a *kernel.KeyStoreArgs) error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	return d.kernels.WriteKeysV41(d.stream, &args)
+	return cuda.WriteKeysV41(d.kernels, d.stream, &args)
 }
 
 // blockMax computes the largest score of every block of keys.
@@ -85,7 +85,7 @@ func blockMax(d *Device, a kernel.BlockMaxArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.BlockMax(d.stream, &args)
+	return cuda.BlockMax(d.kernels, d.stream, &args)
 }
 
 // hyperSum computes the sum of residual streams with given coefficients.
@@ -102,7 +102,7 @@ func hyperSum(d *Device, a kernel.HyperSumArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return r.err
 	}
-	return d.kernels.Collapse(d.stream, &args)
+	return cuda.Collapse(d.kernels, d.stream, &args)
 }
 
 // addEngram adds the values of n-gram tables, multiplied by gates, to the residual streams.
@@ -119,7 +119,7 @@ func addEngram(d *Device, a kernel.EngramArgs) error {
 	if r.err != nil || args.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.Engram(d.stream, &args)
+	return cuda.Engram(d.kernels, d.stream, &args)
 }
 
 // table holds the addresses at which kernels read a table in host memory.
@@ -224,5 +224,5 @@ func readTable(d *Device, a kernel.TableArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.ReadTable(d.stream, &args)
+	return cuda.ReadTable(d.kernels, d.stream, &args)
 }

@@ -30,7 +30,7 @@ type matrix struct {
 	scales  cuda.Ptr // e4m3: f32 [ceil(out/128), ceil(in/128)]
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
 	group   *joined  // group of adjacent matrices in memory; nil if the matrix is alone
-	folded  bool     // e2m1 that is multiplied as e4m3: data and scales in the format of cuda.Kernels.Fold
+	folded  bool     // e2m1 that is multiplied as e4m3: data and scales in the format of cuda.Fold
 	exact   bool     // e4m3: scales of the rows that it multiplies are any float32, otherwise powers of two
 	packed  cuda.PackedFormat
 	factors cuda.Ptr // packed: f32 [2]; e4m3 with a scale for each row: f32 [stored]; otherwise 0
@@ -124,7 +124,7 @@ func prepareFolded(d *Device, w kernel.Weight) (kernel.Matrix, error) {
 			if err := u.put(a.FirstScales, w.Scale); err != nil {
 				return err
 			}
-			u.do(func() error { return u.d.kernels.Fold(u.stream, &a) })
+			u.do(func() error { return cuda.Fold(u.d.kernels, u.stream, &a) })
 			return nil
 		})
 	})
@@ -254,7 +254,7 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 			return err
 		}
 		a.From, a.Out, a.Type = to, 0, cuda.ElementBF16
-		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
+		u.do(func() error { return cuda.WidenWeight(u.d.kernels, u.stream, &a) })
 		return nil
 	case kernel.F32:
 		a.Type = cuda.ElementF32
@@ -276,7 +276,7 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 				return err
 			}
 		}
-		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
+		u.do(func() error { return cuda.WidenWeight(u.d.kernels, u.stream, &a) })
 		return nil
 	})
 }
