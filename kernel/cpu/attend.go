@@ -250,7 +250,7 @@ func chunkOnTiles(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial) 
 		return false // float32 rows keep their precision, rows without a rotated part have no tiles
 	}
 	if s.latent == nil {
-		if s.latent = d.tier.NewLatentAttend(vec.LatentRow); s.latent == nil {
+		if s.latent = vec.NewLatentAttend(d.tier, vec.LatentRow); s.latent == nil {
 			return false
 		}
 	}
@@ -272,7 +272,7 @@ func chunkInVectors(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial
 		attend = &s.vectorsShort
 	}
 	if *attend == nil {
-		if *attend = d.tier.NewFloatAttend(width); *attend == nil {
+		if *attend = vec.NewFloatAttend(d.tier, width); *attend == nil {
 			return false
 		}
 	}

@@ -220,7 +220,7 @@ func (b *entryBlock) flush(d *Device) {
 func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	s := b.s
 	if s.entry == nil {
-		if s.entry = d.tier.NewLatentAttend(vec.LatentDim); s.entry == nil {
+		if s.entry = vec.NewLatentAttend(d.tier, vec.LatentDim); s.entry == nil {
 			return false
 		}
 	}

@@ -51,7 +51,7 @@ func hyperSum(d *Device, a kernel.HyperSumArgs) error {
 
 // rootMean returns the inverse of the root mean square of all streams of a token.
 func rootMean(tier *vec.Tier, x []float32, eps float32) float64 {
-	return 1 / math.Sqrt(float64(tier.SumSquares(x)/float32(len(x))+eps))
+	return 1 / math.Sqrt(float64(tier.Dot(x, x)/float32(len(x))+eps))
 }
 
 func logit(scale, mix float32, r float64, base float32) float64 {

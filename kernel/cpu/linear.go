@@ -196,7 +196,7 @@ func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 
 // direction writes v divided by its length, times by, to out.
 func direction(tier *vec.Tier, out, v []float32, by float64) {
-	tier.ScaleMul(out, v, ones[:len(v)], float32(by/math.Sqrt(float64(tier.SumSquares(v))+1e-6)))
+	tier.ScaleMul(out, v, ones[:len(v)], float32(by/math.Sqrt(float64(tier.Dot(v, v))+1e-6)))
 }
 
 // gatedNorm normalises every head and multiplies it by the sigmoid of its gate.

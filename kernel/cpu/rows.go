@@ -55,7 +55,7 @@ func norm(d *Device, a kernel.NormArgs) error {
 }
 
 func rmsNorm(tier *vec.Tier, out, x, w []float32, eps float32) {
-	mean := tier.SumSquares(x) / float32(len(x))
+	mean := tier.Dot(x, x) / float32(len(x))
 	tier.ScaleMul(out, x, w, float32(1/math.Sqrt(float64(mean+eps))))
 }
 

@@ -136,7 +136,7 @@ func scoreBlock(d *Device, a *kernel.ScoreArgs, worker, item int) {
 		return
 	}
 	if s.index == nil {
-		s.index = d.tier.NewIndexBlock()
+		s.index = vec.NewIndexBlock(d.tier)
 	}
 	s.index.Reset(it.r1 - it.r0)
 	eachRun(a, it, func(page []byte, slot, at, n int) {
