@@ -134,7 +134,7 @@ func enqueue(t *testing.T, m model.Model) {
 	if got := r.Graphs(); got.Captured != 1 || got.Replayed != 2 || got.Failed != 0 {
 		t.Errorf("graphs: %+v", got)
 	}
-	if m.Device().(kernel.Reserver).Reserved() == 0 || m.Device().(kernel.MemoryOwner).MemoryUse().Weights == 0 {
+	if use := m.Device().(kernel.MemoryOwner).MemoryUse(); use.Scratch == 0 || use.Weights == 0 {
 		t.Error("the ranks report that they hold no memory")
 	}
 }

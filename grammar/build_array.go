@@ -16,7 +16,7 @@ func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
 		e.most = min(e.most, s.maxItems)
 	}
 	if e.least > e.most {
-		c.drop(parts, "minItems", fmt.Sprintf("%d is above maxItems %d", e.least, e.most))
+		c.logic.drop(parts, "minItems", fmt.Sprintf("%d is above maxItems %d", e.least, e.most))
 		return kids, nil
 	}
 	if err := c.charge(parts, length); err != nil {
@@ -66,9 +66,8 @@ func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]in
 	}
 	e.most = min(e.most, len(values))
 	if e.least > e.most {
-		c.drop(parts, "uniqueItems", fmt.Sprintf("%d different elements are required, but the schema allows only "+
-			"%d", e.least,
-			e.most))
+		c.logic.drop(parts, "uniqueItems", fmt.Sprintf("%d different elements are required, but the schema allows "+
+			"only %d", e.least, e.most))
 		return kids, nil
 	}
 	e.values = []int32{}
@@ -86,7 +85,7 @@ func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]in
 // finite returns the values that satisfy a goal, a list of schemas; ok is false if enum, const or type do not list
 // them.
 func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
-	ways, err := c.alternatives(goal)
+	ways, err := c.logic.alternatives(goal)
 	if err != nil {
 		return nil, false, err
 	}
@@ -112,7 +111,7 @@ func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
 				if !ok {
 					break
 				}
-				if ok, err = c.holdsPlain(s, v); err != nil {
+				if ok, err = c.logic.holdsPlain(s, v); err != nil {
 					return nil, false, err
 				}
 			}
@@ -164,7 +163,7 @@ func (c *compiler) kinds(e *elements, parts []*schema, length int) error {
 				case kind>>j&1 == 1:
 					goal = append(goal, x.schema)
 				case x.most != noItems:
-					goal = append(goal, c.negate(x.schema, &origin{parts[0].pointer, "contains"}))
+					goal = append(goal, c.logic.negate(x.schema, &origin{parts[0].pointer, "contains"}))
 				}
 			}
 			id, err := c.node(goal)

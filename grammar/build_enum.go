@@ -34,7 +34,7 @@ func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, 
 			plain := *s
 			plain.enum = nil // the listed values are handled above
 			var err error
-			if ok, err = c.holdsPlain(&plain, v); err != nil {
+			if ok, err = c.logic.holdsPlain(&plain, v); err != nil {
 				return nil, err
 			}
 		}
@@ -57,7 +57,7 @@ func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, 
 		}
 	}
 	if !found {
-		c.drop(parts, "enum", "no listed value satisfies the other keywords")
+		c.logic.drop(parts, "enum", "no listed value satisfies the other keywords")
 	}
 	if len(scalars) == 0 {
 		return kids, nil

@@ -25,7 +25,7 @@ func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 		o.most = min(o.most, s.maxProps)
 	}
 	if o.least > o.most {
-		c.drop(parts, "minProperties", fmt.Sprintf("%d is above maxProperties %d", o.least, o.most))
+		c.logic.drop(parts, "minProperties", fmt.Sprintf("%d is above maxProperties %d", o.least, o.most))
 		return kids, nil
 	}
 	allowed, err := c.allowedNames(parts)
@@ -37,12 +37,12 @@ func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		goal, err := c.goalOf(parts, name)
+		goal, err := c.logic.goalOf(parts, name)
 		if err != nil {
 			return nil, err
 		}
 		if !allowed.has(name) {
-			goal = []*schema{c.never()}
+			goal = []*schema{c.logic.never()}
 		}
 		value, err := c.node(goal)
 		if err != nil {
@@ -59,11 +59,11 @@ func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 }
 
 // never returns the schema false.
-func (c *compiler) never() *schema {
+func (l *logic) never() *schema {
 	no := false
 	s := newSchema("")
 	s.truth = &no
-	s.id = c.parser.number("false")
+	s.id = l.parser.number("false")
 	return s
 }
 
@@ -86,7 +86,7 @@ func (c *compiler) allowedNames(parts []*schema) (nameRule, error) {
 	if goal == nil {
 		return nameRule{}, nil
 	}
-	list, err := c.alternatives(goal)
+	list, err := c.logic.alternatives(goal)
 	if err != nil {
 		return nameRule{}, err
 	}
@@ -94,7 +94,7 @@ func (c *compiler) allowedNames(parts []*schema) (nameRule, error) {
 	for _, alternative := range list {
 		d, err := c.stringsOf(alternative)
 		if err == nil {
-			rule.dfa, err = rule.dfa.union(d, &c.effort)
+			rule.dfa, err = rule.dfa.union(d, &c.logic.effort)
 		}
 		if errors.Is(err, errPatternStates) {
 			err = failAt(parts, func(s *schema) bool { return s.names != nil }, "propertyNames", ErrUnsupported,
@@ -139,12 +139,12 @@ func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
 		return listedStrings(texts), nil
 	}
 	if r.dfa == nil {
-		return everyString().limit(r.least, r.most, &c.effort)
+		return everyString().limit(r.least, r.most, &c.logic.effort)
 	}
 	if r.most == noLimit {
 		return r.dfa, nil
 	}
-	return r.dfa.limit(0, r.most, &c.effort)
+	return r.dfa.limit(0, r.most, &c.logic.effort)
 }
 
 // freeNames fills the values that are allowed for names that no schema lists. With patternProperties, names that match
@@ -199,7 +199,7 @@ func (c *compiler) nameClasses(parts []*schema, names []string, allowed nameRule
 	if allowed.limited {
 		all = allowed.dfa
 	}
-	rest, err := all.except(listedStrings(names), &c.effort)
+	rest, err := all.except(listedStrings(names), &c.logic.effort)
 	if err != nil || rest == nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (c *compiler) nameClasses(parts []*schema, names []string, allowed nameRule
 				continue
 			}
 			done[p.name] = true
-			d, err := c.patternOf(s, p.name)
+			d, err := c.logic.patternOf(s, p.name)
 			if err != nil {
 				return nil, err
 			}
@@ -243,7 +243,7 @@ func (c *compiler) splitNames(list []nameClass, pattern string, d *runeDFA) ([]n
 	}
 	var out []nameClass
 	for _, class := range list {
-		in, err := class.dfa.intersect(d, &c.effort)
+		in, err := class.dfa.intersect(d, &c.logic.effort)
 		if err != nil {
 			return nil, err
 		}
@@ -252,7 +252,7 @@ func (c *compiler) splitNames(list []nameClass, pattern string, d *runeDFA) ([]n
 			match[pattern] = true
 			out = append(out, nameClass{dfa: in, match: match})
 		}
-		if class.dfa, err = class.dfa.except(d, &c.effort); err != nil {
+		if class.dfa, err = class.dfa.except(d, &c.logic.effort); err != nil {
 			return nil, err
 		}
 		if class.dfa != nil {
@@ -266,8 +266,8 @@ func (c *compiler) splitNames(list []nameClass, pattern string, d *runeDFA) ([]n
 }
 
 // patternOf returns the automaton of a pattern of patternProperties, or nil if the pattern matches no string.
-func (c *compiler) patternOf(s *schema, pattern string) (*runeDFA, error) {
-	d, err := c.automaton("pattern", pattern)
+func (l *logic) patternOf(s *schema, pattern string) (*runeDFA, error) {
+	d, err := l.automaton("pattern", pattern)
 	if err != nil {
 		e := patternError(s.pointer, "patternProperties", pattern, err)
 		e.Kind = ErrUnsupported
@@ -302,7 +302,7 @@ func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 
 // goalOf returns the schemas that the value of a property must satisfy. From each part these are the property's own
 // schema and those of matching patterns or, without any, additionalProperties.
-func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
+func (l *logic) goalOf(parts []*schema, name string) ([]*schema, error) {
 	var goal []*schema
 	for _, s := range parts {
 		i, said := s.propAt[name]
@@ -310,7 +310,7 @@ func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 			goal = append(goal, s.props[i].schema)
 		}
 		for _, p := range s.patterns {
-			d, err := c.patternOf(s, p.name)
+			d, err := l.patternOf(s, p.name)
 			if err != nil {
 				return nil, err
 			}

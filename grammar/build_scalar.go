@@ -26,15 +26,15 @@ func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 	}
 	switch {
 	case r.least > r.most:
-		c.drop(parts, "minLength", fmt.Sprintf("%d is above maxLength %d", r.least, r.most))
+		c.logic.drop(parts, "minLength", fmt.Sprintf("%d is above maxLength %d", r.least, r.most))
 		return kids, nil
 	case r.never:
-		c.drop(parts, "pattern", "no string of the allowed length matches")
+		c.logic.drop(parts, "pattern", "no string of the allowed length matches")
 		return kids, nil
 	case r.dfa != nil:
 		l := &patternLeaf{dfa: r.dfa, family: c.g.tokens.family(patternKeyOf(parts))}
 		if r.most != noLimit && !l.atMost(r.most) {
-			c.drop(parts, "maxLength", "every matching string is longer")
+			c.logic.drop(parts, "maxLength", "every matching string is longer")
 			return kids, nil
 		}
 		return c.addLeaf(kids, l)
@@ -75,9 +75,9 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 			if from.text == "" {
 				continue
 			}
-			d, err := c.automaton(from.keyword, from.text)
+			d, err := c.logic.automaton(from.keyword, from.text)
 			if err == nil && d != nil && r.dfa != nil {
-				d, err = r.dfa.intersect(d, &c.effort)
+				d, err = r.dfa.intersect(d, &c.logic.effort)
 			}
 			if err != nil {
 				return r, s.blame(patternError(s.pointer, from.keyword, from.text, err))
@@ -107,7 +107,7 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	if r.least == 0 {
 		return r, nil
 	}
-	d, err := r.dfa.limit(r.least, noLimit, &c.effort)
+	d, err := r.dfa.limit(r.least, noLimit, &c.logic.effort)
 	if err != nil {
 		return r, failAt(parts, func(s *schema) bool { return s.minLength == r.least }, "minLength", ErrUnsupported,
 			"together with the pattern it needs more than %d states; reduce it or anchor the pattern", MaxPatternStates)
@@ -130,7 +130,7 @@ func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 			list = append(list, listedStrings(texts))
 		}
 		for _, p := range s.mismatch {
-			d, err := c.automaton("pattern", p)
+			d, err := c.logic.automaton("pattern", p)
 			if err != nil {
 				return s.blame(patternError(s.pointer, "pattern", p, err))
 			}
@@ -143,7 +143,7 @@ func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 				r.dfa = everyString()
 			}
 			var err error
-			if r.dfa, err = r.dfa.except(d, &c.effort); err != nil {
+			if r.dfa, err = r.dfa.except(d, &c.logic.effort); err != nil {
 				return s.blame(patternError(s.pointer, "not", "", err))
 			}
 			if r.dfa == nil {
@@ -171,25 +171,25 @@ func (r *stringRule) has(text string) bool {
 }
 
 // automaton compiles a pattern or a format. It returns nil if no string matches, and for formats of numbers.
-func (c *compiler) automaton(keyword, text string) (*runeDFA, error) {
+func (l *logic) automaton(keyword, text string) (*runeDFA, error) {
 	if numericFormat(keyword, text) {
 		return nil, nil
 	}
 	key := source{keyword, text}
-	if d, ok := c.patterns[key]; ok {
+	if d, ok := l.patterns[key]; ok {
 		return d, nil
 	}
 	var d *runeDFA
 	var err error
 	if keyword != "format" {
-		d, err = compilePattern(text, &c.effort)
+		d, err = compilePattern(text, &l.effort)
 	} else if f, ok := formats[text]; ok {
 		d, err = f.automaton()
 	} else {
 		err = errFormat
 	}
 	if err == nil {
-		c.patterns[key] = d
+		l.patterns[key] = d
 	}
 	return d, err
 }
@@ -254,7 +254,7 @@ func (c *compiler) numbers(parts []*schema, types typeSet, kids []int32) ([]int3
 		if hi != nil {
 			part.lower(hi, true)
 		}
-		l, err := c.numberLeaf(parts, &part, kind)
+		l, err := numberLeaf(parts, &part, kind)
 		if err != nil {
 			return nil, err
 		}
@@ -267,12 +267,12 @@ func (c *compiler) numbers(parts []*schema, types typeSet, kids []int32) ([]int3
 		}
 	}
 	if !any {
-		c.drop(parts, "minimum", "no number lies within the bounds")
+		c.logic.drop(parts, "minimum", "no number lies within the bounds")
 	}
 	return kids, nil
 }
 
-func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*numberRange, error) {
+func numberLeaf(parts []*schema, b *bounds, kind numberKind) (*numberRange, error) {
 	has := func(s *schema) bool {
 		return s.bounds.lo != nil || s.bounds.hi != nil || s.bounds.multiples != nil
 	}

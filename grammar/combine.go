@@ -9,9 +9,9 @@ import (
 // references, allOf, anyOf and oneOf are resolved, so that only their other keywords are used.
 
 // alternatives resolves $ref, allOf, anyOf and oneOf of a goal. It omits alternatives that contain the schema false.
-func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
+func (l *logic) alternatives(goal []*schema) ([][]*schema, error) {
 	for _, s := range goal {
-		if err := c.checkLoop(s); err != nil {
+		if err := l.checkLoop(s); err != nil {
 			return nil, err
 		}
 	}
@@ -19,7 +19,7 @@ func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
 	for i, s := range goal {
 		pending[i] = choice{s}
 	}
-	x := &spreading{c: c}
+	x := &spreading{l: l}
 	if err := x.spread(pending, nil); err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
 type choice []*schema
 
 type spreading struct {
-	c    *compiler
+	l    *logic
 	out  [][]*schema
 	work int
 }
@@ -41,8 +41,8 @@ const maxSpreading = 100 * MaxAlternatives
 // spread adds to out every combination of one schema from each pending choice with the settled schemas.
 func (x *spreading) spread(pending []choice, settled []*schema) error {
 	x.work++
-	x.c.combinations++
-	if len(x.out) > MaxAlternatives || x.work > maxSpreading || x.c.combinations > 4*maxSpreading {
+	x.l.combinations++
+	if len(x.out) > MaxAlternatives || x.work > maxSpreading || x.l.combinations > 4*maxSpreading {
 		at := settled[0] // choices begin after at least one schema was settled
 		return &SchemaError{at.pointer, "anyOf",
 			fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
@@ -52,7 +52,7 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 		return nil
 	}
 	if !possible(pending, settled) {
-		x.c.drop(settled, "type", "no type is allowed by all parts")
+		x.l.drop(settled, "type", "no type is allowed by all parts")
 		return nil
 	}
 	rest := pending[1:]
@@ -66,7 +66,7 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 			}
 			continue
 		}
-		more, err := x.c.inner(s)
+		more, err := x.l.inner(s)
 		if err != nil {
 			return err
 		}
@@ -109,14 +109,14 @@ func possible(pending []choice, settled []*schema) bool {
 
 // inner returns the schemas that a schema applies to the same value, through $ref, allOf, anyOf, oneOf, if and
 // negation.
-func (c *compiler) inner(s *schema) ([]choice, error) {
+func (l *logic) inner(s *schema) ([]choice, error) {
 	if s.negated != nil {
-		list, err := c.negation(s)
+		list, err := l.negation(s)
 		return []choice{list}, err
 	}
 	var list []choice
 	if s.ref != "" {
-		t, err := c.parser.resolve(s)
+		t, err := l.parser.resolve(s)
 		if err != nil {
 			return nil, err
 		}
@@ -129,47 +129,47 @@ func (c *compiler) inner(s *schema) ([]choice, error) {
 		list = append(list, group)
 	}
 	if s.not != nil {
-		list = append(list, choice{c.negate(s.not, s.from("not"))})
+		list = append(list, choice{l.negate(s.not, s.from("not"))})
 	}
 	for _, group := range s.oneOf {
-		one, err := c.exactlyOne(s, group)
+		one, err := l.exactlyOne(s, group)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, one)
 	}
 	if s.condition != nil {
-		list = append(list, c.conditional(s))
+		list = append(list, l.conditional(s))
 	}
 	for _, d := range s.dependents {
-		list = append(list, c.dependency(s, d))
+		list = append(list, l.dependency(s, d))
 	}
 	return list, nil
 }
 
 // checkLoop rejects schemas that refer to themselves without an object or array in between. Resolving such a schema
 // would not end.
-func (c *compiler) checkLoop(s *schema) error {
+func (l *logic) checkLoop(s *schema) error {
 	const open, closed = 1, 2
-	switch c.visited[s.id] {
+	switch l.visited[s.id] {
 	case closed:
 		return nil
 	case open:
 		return &SchemaError{s.pointer, "$ref", "the reference refers to itself, with no object or array " +
 			"between", ErrSchema}
 	}
-	c.visited[s.id] = open
-	list, err := c.inner(s)
+	l.visited[s.id] = open
+	list, err := l.inner(s)
 	if err != nil {
 		return err
 	}
 	for _, group := range list {
 		for _, t := range group {
-			if err := c.checkLoop(t); err != nil {
+			if err := l.checkLoop(t); err != nil {
 				return err
 			}
 		}
 	}
-	c.visited[s.id] = closed
+	l.visited[s.id] = closed
 	return nil
 }

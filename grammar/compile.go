@@ -51,12 +51,12 @@ func (c *compiler) leaveOut(err error) bool {
 		return false
 	}
 	if e.Kind == ErrUnsupported {
-		return c.parser.skip.add(origin{e.Pointer, e.Keyword}, e.Problem)
+		return c.logic.parser.skip.add(origin{e.Pointer, e.Keyword}, e.Problem)
 	}
 	any := false
 	if e.Kind == ErrTooLarge { // without negations the schema may have fewer alternatives
-		for o := range c.origins {
-			any = c.parser.skip.add(o, "with its negations the schema is too large: "+e.Problem) || any
+		for o := range c.logic.origins {
+			any = c.logic.parser.skip.add(o, "with its negations the schema is too large: "+e.Problem) || any
 		}
 	}
 	return any
@@ -66,23 +66,14 @@ func newCompiler(root value, t *Tokens, o Options, skip *skipped) *compiler {
 	p := &parser{root: root, texts: map[string]int{}, refs: map[string]*schema{}, addresses: map[string]located{},
 		skip: skip, old: oldDraft(&root)}
 	p.locate(&p.root, "", "")
-	return &compiler{
-		g:        newGrammar(t),
-		options:  o,
-		parser:   p,
-		memo:     map[string]int32{},
-		visited:  map[int]int{},
-		patterns: map[source]*runeDFA{},
-		names:    map[string]*nameList{},
-		origins:  map[origin]bool{},
-		ones:     map[string]choice{},
-		effort:   effort{left: maxEffort},
-	}
+	l := &logic{parser: p, visited: map[int]int{}, patterns: map[source]*runeDFA{}, origins: map[origin]bool{},
+		ones: map[string]choice{}, effort: effort{left: maxEffort}}
+	return &compiler{g: newGrammar(t), options: o, logic: l, memo: map[string]int32{}, names: map[string]*nameList{}}
 }
 
 func (c *compiler) compile() error {
 	g := c.g
-	s, err := c.parser.parse(&c.parser.root, "", "")
+	s, err := c.logic.parser.parse(&c.logic.parser.root, "", "")
 	if err != nil {
 		return err
 	}
@@ -117,15 +108,21 @@ func newGrammar(t *Tokens) *Grammar {
 
 // compiler compiles goals to nodes. Equal goals share a node, which makes recursive schemas finite.
 type compiler struct {
-	g            *Grammar
-	options      Options
+	g       *Grammar
+	options Options
+	logic   *logic
+	memo    map[string]int32
+	names   map[string]*nameList
+	members int
+}
+
+// logic compares schemas and derives schemas from others: it resolves references, alternatives and negations, and
+// reports whether a value satisfies a schema. It adds no nodes.
+type logic struct {
 	parser       *parser
-	memo         map[string]int32
 	visited      map[int]int
 	patterns     map[source]*runeDFA // automata by keyword and text of the pattern
-	names        map[string]*nameList
 	effort       effort
-	members      int
 	combinations int
 	ones         map[string]choice // results of exactlyOne, by the ids of schemas
 	origins      map[origin]bool   // keywords from which schemas were derived
@@ -143,7 +140,7 @@ func (c *compiler) node(goal []*schema) (int32, error) {
 		return 0, err
 	}
 	c.memo[key] = id
-	list, err := c.alternatives(goal)
+	list, err := c.logic.alternatives(goal)
 	if err != nil {
 		return 0, err
 	}
@@ -215,7 +212,7 @@ func (c *compiler) values(parts []*schema, kids []int32) (_ []int32, err error) 
 		limited = limited || s.enum != nil
 	}
 	if types == 0 {
-		c.drop(parts, "type", "no type is allowed by all parts")
+		c.logic.drop(parts, "type", "no type is allowed by all parts")
 		return kids, nil
 	}
 	if limited {
@@ -263,15 +260,15 @@ func (c *compiler) keywords(parts []*schema, types typeSet, kids []int32) ([]int
 }
 
 // drop records why an alternative is impossible; only the first reason is kept, for the error.
-func (c *compiler) drop(parts []*schema, keyword, reason string) {
-	if c.reason != "" {
+func (l *logic) drop(parts []*schema, keyword, reason string) {
+	if l.reason != "" {
 		return
 	}
 	where := "#"
 	if len(parts) > 0 {
 		where += parts[len(parts)-1].pointer
 	}
-	c.reason = fmt.Sprintf("%s: %s: %s", where, keyword, reason)
+	l.reason = fmt.Sprintf("%s: %s: %s", where, keyword, reason)
 }
 
 func (c *compiler) unsatisfiable(need int) error {
@@ -280,8 +277,8 @@ func (c *compiler) unsatisfiable(need int) error {
 	case need != impossible:
 		return &SchemaError{Problem: fmt.Sprintf("every document nests at least %d levels; at most %d are supported",
 			need, MaxDepth), Kind: ErrTooLarge}
-	case c.reason != "":
-		problem += " (" + c.reason + ")"
+	case c.logic.reason != "":
+		problem += " (" + c.logic.reason + ")"
 	default:
 		problem += ": a required part contains itself or is the schema false"
 	}

@@ -12,7 +12,7 @@ const maxHolds = 64
 var errLoop = errors.New("the schema's references form a cycle")
 
 // holds reports whether a given value satisfies a schema; it filters the values of enum and const.
-func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
+func (l *logic) holds(s *schema, v *value, left int) (bool, error) {
 	if s.truth != nil {
 		return *s.truth, nil
 	}
@@ -21,22 +21,22 @@ func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
 	}
 	left--
 	if s.negated != nil {
-		ok, err := c.holds(s.negated, v, left)
+		ok, err := l.holds(s.negated, v, left)
 		return !ok, err
 	}
-	if ok, err := c.holdsPlain(s, v); !ok || err != nil {
+	if ok, err := l.holdsPlain(s, v); !ok || err != nil {
 		return false, err
 	}
 	all := slices.Clone(s.allOf)
 	if s.ref != "" {
-		t, err := c.parser.resolve(s)
+		t, err := l.parser.resolve(s)
 		if err != nil {
 			return false, err
 		}
 		all = append(all, t)
 	}
 	if x := s.condition; x != nil {
-		ok, err := c.holds(x.test, v, left)
+		ok, err := l.holds(x.test, v, left)
 		switch {
 		case err != nil:
 			return false, err
@@ -59,30 +59,30 @@ func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
 			all = append(all, d.schema)
 		}
 	}
-	if n, err := c.holding(all, v, left); n < len(all) || err != nil {
+	if n, err := l.holding(all, v, left); n < len(all) || err != nil {
 		return false, err
 	}
 	for _, group := range s.anyOf {
-		if n, err := c.holding(group, v, left); n == 0 || err != nil {
+		if n, err := l.holding(group, v, left); n == 0 || err != nil {
 			return false, err
 		}
 	}
 	for _, group := range s.oneOf {
-		if n, err := c.holding(group, v, left); n != 1 || err != nil {
+		if n, err := l.holding(group, v, left); n != 1 || err != nil {
 			return false, err
 		}
 	}
 	if s.not != nil {
-		ok, err := c.holds(s.not, v, left)
+		ok, err := l.holds(s.not, v, left)
 		return !ok, err
 	}
 	return true, nil
 }
 
 // holding returns how many schemas of a list a value satisfies.
-func (c *compiler) holding(list []*schema, v *value, left int) (n int, err error) {
+func (l *logic) holding(list []*schema, v *value, left int) (n int, err error) {
 	for _, s := range list {
-		ok, err := c.holds(s, v, left)
+		ok, err := l.holds(s, v, left)
 		if err != nil {
 			return 0, err
 		}
@@ -95,7 +95,7 @@ func (c *compiler) holding(list []*schema, v *value, left int) (n int, err error
 
 // holdsPlain checks the keywords of a schema except $ref, allOf, anyOf, oneOf and others that apply schemas to the same
 // value.
-func (c *compiler) holdsPlain(s *schema, v *value) (bool, error) {
+func (l *logic) holdsPlain(s *schema, v *value) (bool, error) {
 	same := func(o value) bool { return string(o.identity(nil)) == string(v.identity(nil)) }
 	if s.types&v.typeOf() == 0 || s.enum != nil && !slices.ContainsFunc(s.enum, same) ||
 		slices.ContainsFunc(s.excluded, same) {
@@ -103,7 +103,7 @@ func (c *compiler) holdsPlain(s *schema, v *value) (bool, error) {
 	}
 	switch v.kind {
 	case stringValue:
-		return c.holdsText(s, v.text)
+		return l.holdsText(s, v.text)
 	case numberValue:
 		r, err := parseDecimal(v.text)
 		if err != nil {
@@ -112,14 +112,14 @@ func (c *compiler) holdsPlain(s *schema, v *value) (bool, error) {
 		f, ok := integerFormats[s.format]
 		return s.bounds.contains(r) && (!ok || f.contains(r)), nil
 	case arrayValue:
-		return c.holdsList(s, v.list)
+		return l.holdsList(s, v.list)
 	case objectValue:
-		return c.holdsMembers(s, v.members)
+		return l.holdsMembers(s, v.members)
 	}
 	return true, nil
 }
 
-func (c *compiler) holdsText(s *schema, text string) (bool, error) {
+func (l *logic) holdsText(s *schema, text string) (bool, error) {
 	if n := uint64(utf8.RuneCountInString(text)); n < s.minLength || n > min(s.maxLength, formatLength(s.format)) {
 		return false, nil
 	}
@@ -130,7 +130,7 @@ func (c *compiler) holdsText(s *schema, text string) (bool, error) {
 		if p.text == "" || numericFormat(p.keyword, p.text) {
 			continue
 		}
-		d, err := c.automaton(p.keyword, p.text)
+		d, err := l.automaton(p.keyword, p.text)
 		if err != nil {
 			return false, patternError(s.pointer, p.keyword, p.text, err)
 		}
@@ -139,7 +139,7 @@ func (c *compiler) holdsText(s *schema, text string) (bool, error) {
 		}
 	}
 	for _, p := range s.mismatch {
-		d, err := c.automaton("pattern", p)
+		d, err := l.automaton("pattern", p)
 		if err != nil {
 			return false, patternError(s.pointer, "pattern", p, err)
 		}
@@ -150,7 +150,7 @@ func (c *compiler) holdsText(s *schema, text string) (bool, error) {
 	return true, nil
 }
 
-func (c *compiler) holdsList(s *schema, list []value) (bool, error) {
+func (l *logic) holdsList(s *schema, list []value) (bool, error) {
 	if len(list) < s.minItems || len(list) > s.maxItems {
 		return false, nil
 	}
@@ -164,14 +164,14 @@ func (c *compiler) holdsList(s *schema, list []value) (bool, error) {
 		if sub == nil {
 			continue
 		}
-		if ok, err := c.holds(sub, &list[i], maxHolds); !ok || err != nil {
+		if ok, err := l.holds(sub, &list[i], maxHolds); !ok || err != nil {
 			return false, err
 		}
 	}
 	for _, x := range s.contains {
 		n := 0
 		for i := range list {
-			ok, err := c.holds(x.schema, &list[i], maxHolds)
+			ok, err := l.holds(x.schema, &list[i], maxHolds)
 			if err != nil {
 				return false, err
 			}
@@ -186,7 +186,7 @@ func (c *compiler) holdsList(s *schema, list []value) (bool, error) {
 	return !s.unique || len(seen) == len(list), nil
 }
 
-func (c *compiler) holdsMembers(s *schema, members []member) (bool, error) {
+func (l *logic) holdsMembers(s *schema, members []member) (bool, error) {
 	if len(members) < s.minProps || len(members) > s.maxProps {
 		return false, nil
 	}
@@ -197,15 +197,15 @@ func (c *compiler) holdsMembers(s *schema, members []member) (bool, error) {
 	}
 	for i := range members {
 		m := &members[i]
-		goal, err := c.goalOf([]*schema{s}, m.name)
+		goal, err := l.goalOf([]*schema{s}, m.name)
 		if err != nil {
 			return false, err
 		}
-		if n, err := c.holding(goal, &m.value, maxHolds); n < len(goal) || err != nil {
+		if n, err := l.holding(goal, &m.value, maxHolds); n < len(goal) || err != nil {
 			return false, err
 		}
 		if s.names != nil {
-			if ok, err := c.holds(s.names, &value{kind: stringValue, text: m.name}, maxHolds); !ok || err != nil {
+			if ok, err := l.holds(s.names, &value{kind: stringValue, text: m.name}, maxHolds); !ok || err != nil {
 				return false, err
 			}
 		}

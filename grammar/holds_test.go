@@ -53,7 +53,7 @@ func TestGivenValuesAreJudgedAsByTheValidator(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := newCompiler(root, tokens, Options{}, &skipped{strict: true})
-		s, err := c.parser.parse(&c.parser.root, "", "")
+		s, err := c.logic.parser.parse(&c.logic.parser.root, "", "")
 		if err != nil {
 			continue // the schema has a keyword that is not enforced
 		}
@@ -62,7 +62,7 @@ func TestGivenValuesAreJudgedAsByTheValidator(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			got, err := c.holds(s, &v, maxHolds)
+			got, err := c.logic.holds(s, &v, maxHolds)
 			if err != nil {
 				t.Errorf("%s: %s: %v", text, doc, err)
 				continue

@@ -17,79 +17,79 @@ func (s *schema) from(keyword string) *origin {
 }
 
 // made returns a derived schema, which is not in the schema's text. key identifies it.
-func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
+func (l *logic) made(o *origin, key string, fill func(s *schema)) *schema {
 	s := newSchema(o.pointer)
 	s.origin = o
-	s.id = c.parser.number("made " + key)
+	s.id = l.parser.number("made " + key)
 	fill(s)
-	c.origins[*o] = true
+	l.origins[*o] = true
 	return s
 }
 
 // all returns a derived schema that requires all schemas of a list.
-func (c *compiler) all(o *origin, list ...*schema) *schema {
+func (l *logic) all(o *origin, list ...*schema) *schema {
 	var key strings.Builder
 	for _, s := range list {
 		fmt.Fprintf(&key, "&%d", s.id)
 	}
-	return c.made(o, key.String(), func(s *schema) { s.allOf = list })
+	return l.made(o, key.String(), func(s *schema) { s.allOf = list })
 }
 
 // negate returns a derived schema that holds for every value for which t does not hold.
-func (c *compiler) negate(t *schema, o *origin) *schema {
+func (l *logic) negate(t *schema, o *origin) *schema {
 	switch {
 	case t.truth != nil:
 		truth := !*t.truth
-		return c.made(o, fmt.Sprint(truth), func(s *schema) { s.truth = &truth })
+		return l.made(o, fmt.Sprint(truth), func(s *schema) { s.truth = &truth })
 	case t.negated != nil:
 		return t.negated
 	}
-	return c.made(o, fmt.Sprintf("!%d", t.id), func(s *schema) { s.negated = t })
+	return l.made(o, fmt.Sprintf("!%d", t.id), func(s *schema) { s.negated = t })
 }
 
 // absent returns a derived schema that forbids a property of objects and allows all other values.
-func (c *compiler) absent(o *origin, name string) *schema {
+func (l *logic) absent(o *origin, name string) *schema {
 	no := false
-	return c.made(o, "absent "+name, func(s *schema) {
-		sub := c.made(o, "false", func(s *schema) { s.truth = &no })
+	return l.made(o, "absent "+name, func(s *schema) {
+		sub := l.made(o, "false", func(s *schema) { s.truth = &no })
 		s.propAt[name] = 0
 		s.props = []namedSchema{{name, sub}}
 	})
 }
 
 // conditional returns the two alternatives of a conditional: "if" and "then", or not "if" and "else".
-func (c *compiler) conditional(s *schema) choice {
+func (l *logic) conditional(s *schema) choice {
 	o := s.from("if")
-	first, second := []*schema{s.condition.test}, []*schema{c.negate(s.condition.test, o)}
+	first, second := []*schema{s.condition.test}, []*schema{l.negate(s.condition.test, o)}
 	if s.condition.then != nil {
 		first = append(first, s.condition.then)
 	}
 	if s.condition.otherwise != nil {
 		second = append(second, s.condition.otherwise)
 	}
-	return choice{c.all(o, first...), c.all(o, second...)}
+	return choice{l.all(o, first...), l.all(o, second...)}
 }
 
 // dependency returns the two alternatives of a dependency: the property is absent, or the dependent schema holds.
-func (c *compiler) dependency(s *schema, d dependent) choice {
+func (l *logic) dependency(s *schema, d dependent) choice {
 	o := s.from(d.keyword)
-	return choice{c.absent(o, d.name), c.present(o, d)}
+	return choice{l.absent(o, d.name), l.present(o, d)}
 }
 
-func (c *compiler) present(o *origin, d dependent) *schema {
+func (l *logic) present(o *origin, d dependent) *schema {
 	names := append([]string{d.name}, d.required...)
-	must := c.made(o, fmt.Sprintf("present %q", names), func(s *schema) {
+	must := l.made(o, fmt.Sprintf("present %q", names), func(s *schema) {
 		s.types, s.required = typeObject, names
 	})
 	if d.schema == nil {
 		return must
 	}
-	return c.all(o, must, d.schema)
+	return l.all(o, must, d.schema)
 }
 
 // exactlyOne returns each schema of oneOf combined with the negation of the others. No negation is added for schemas
 // that exclude each other.
-func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
+func (l *logic) exactlyOne(s *schema, group []*schema) (choice, error) {
 	o := s.from("oneOf")
 	if len(group) > MaxAlternatives { // checked here, before all pairs of schemas are compared
 		return nil, &SchemaError{s.pointer, "oneOf", fmt.Sprintf("it has %d alternatives, but at most %d are supported",
@@ -99,7 +99,7 @@ func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	for _, t := range group {
 		fmt.Fprintf(&key, " %d", t.id)
 	}
-	if list, ok := c.ones[key.String()]; ok {
+	if list, ok := l.ones[key.String()]; ok {
 		return list, nil
 	}
 	var list choice
@@ -109,27 +109,27 @@ func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 			if i == j {
 				continue
 			}
-			apart, err := c.apart(t, other, maxApart)
+			apart, err := l.apart(t, other, maxApart)
 			if err != nil {
 				return nil, err
 			}
 			if !apart {
-				parts = append(parts, c.negate(other, o))
+				parts = append(parts, l.negate(other, o))
 			}
 		}
 		if len(parts) == 1 {
 			list = append(list, t)
 		} else {
-			list = append(list, c.all(o, parts...))
+			list = append(list, l.all(o, parts...))
 		}
 	}
-	c.ones[key.String()] = list
+	l.ones[key.String()] = list
 	return list, nil
 }
 
 // negation returns the alternatives in which a schema does not hold: each violates one keyword.
-func (c *compiler) negation(n *schema) (choice, error) {
-	w := &violations{c: c, o: n.origin, id: n.negated.id}
+func (l *logic) negation(n *schema) (choice, error) {
+	w := &violations{l: l, o: n.origin, id: n.negated.id}
 	t := n.negated
 	if t.partial {
 		w.cannot("a part of the schema is ignored")
@@ -146,7 +146,7 @@ func (c *compiler) negation(n *schema) (choice, error) {
 
 // violations collects the alternatives of a negation.
 type violations struct {
-	c    *compiler
+	l    *logic
 	o    *origin
 	id   int
 	list choice
@@ -154,7 +154,7 @@ type violations struct {
 }
 
 func (w *violations) add(key string, types typeSet, fill func(s *schema)) {
-	w.list = append(w.list, w.c.made(w.o, fmt.Sprintf("!%d %s", w.id, key), func(s *schema) {
+	w.list = append(w.list, w.l.made(w.o, fmt.Sprintf("!%d %s", w.id, key), func(s *schema) {
 		s.types = types
 		fill(s)
 	}))
@@ -190,7 +190,7 @@ func (w *violations) values(t *schema) {
 
 // other returns a derived schema for every value except v.
 func (w *violations) other(v *value) *schema {
-	return w.c.made(w.o, "other "+string(v.identity(nil)), func(s *schema) {
+	return w.l.made(w.o, "other "+string(v.identity(nil)), func(s *schema) {
 		switch v.kind {
 		case arrayValue:
 			s.anyOf = [][]*schema{w.otherArray(v)}
@@ -206,7 +206,7 @@ func (w *violations) otherArray(v *value) []*schema {
 	key := "other " + string(v.identity(nil))
 	n := len(v.list)
 	part := func(what string, types typeSet, fill func(s *schema)) *schema {
-		return w.c.made(w.o, key+what, func(s *schema) {
+		return w.l.made(w.o, key+what, func(s *schema) {
 			s.types = types
 			fill(s)
 		})
@@ -222,7 +222,7 @@ func (w *violations) otherArray(v *value) []*schema {
 		list = append(list, part(fmt.Sprint(" at ", i), typeArray, func(s *schema) {
 			s.minItems, s.maxItems = n, n
 			for range i {
-				s.prefix = append(s.prefix, w.c.made(w.o, "any", func(*schema) {}))
+				s.prefix = append(s.prefix, w.l.made(w.o, "any", func(*schema) {}))
 			}
 			s.prefix = append(s.prefix, w.other(&v.list[i]))
 		}))
@@ -233,7 +233,7 @@ func (w *violations) otherArray(v *value) []*schema {
 func (w *violations) otherObject(v *value) []*schema {
 	key := "other " + string(v.identity(nil))
 	part := func(what string, types typeSet, fill func(s *schema)) *schema {
-		return w.c.made(w.o, key+what, func(s *schema) {
+		return w.l.made(w.o, key+what, func(s *schema) {
 			s.types = types
 			fill(s)
 		})
@@ -244,7 +244,7 @@ func (w *violations) otherObject(v *value) []*schema {
 	}
 	for i := range v.members {
 		m := &v.members[i]
-		list = append(list, w.c.all(w.o, part(" object", typeObject, func(*schema) {}), w.c.absent(w.o, m.name)),
+		list = append(list, w.l.all(w.o, part(" object", typeObject, func(*schema) {}), w.l.absent(w.o, m.name)),
 			part(" at "+m.name, typeObject, func(s *schema) {
 				s.required = []string{m.name}
 				s.propAt[m.name] = 0
@@ -290,9 +290,9 @@ func (w *violations) scalars(t *schema) {
 }
 
 func (w *violations) objects(t *schema) {
-	object := w.c.made(w.o, "object", func(s *schema) { s.types = typeObject })
+	object := w.l.made(w.o, "object", func(s *schema) { s.types = typeObject })
 	for _, name := range t.required {
-		w.list = append(w.list, w.c.all(w.o, object, w.c.absent(w.o, name)))
+		w.list = append(w.list, w.l.all(w.o, object, w.l.absent(w.o, name)))
 	}
 	for _, p := range t.props {
 		if p.schema.truth != nil && *p.schema.truth {
@@ -301,7 +301,7 @@ func (w *violations) objects(t *schema) {
 		w.add("property "+p.name, typeObject, func(s *schema) {
 			s.required = []string{p.name}
 			s.propAt[p.name] = 0
-			s.props = []namedSchema{{p.name, w.c.negate(p.schema, w.o)}}
+			s.props = []namedSchema{{p.name, w.l.negate(p.schema, w.o)}}
 		})
 	}
 	if t.additional != nil && (t.additional.truth == nil || !*t.additional.truth) {
@@ -320,12 +320,12 @@ func (w *violations) objects(t *schema) {
 		w.add("maxProperties", typeObject, func(s *schema) { s.minProps = t.maxProps + 1 })
 	}
 	for _, d := range t.dependents {
-		must := w.c.present(w.o, dependent{name: d.name})
+		must := w.l.present(w.o, dependent{name: d.name})
 		for _, name := range d.required {
-			w.list = append(w.list, w.c.all(w.o, must, w.c.absent(w.o, name)))
+			w.list = append(w.list, w.l.all(w.o, must, w.l.absent(w.o, name)))
 		}
 		if d.schema != nil {
-			w.list = append(w.list, w.c.all(w.o, must, w.c.negate(d.schema, w.o)))
+			w.list = append(w.list, w.l.all(w.o, must, w.l.negate(d.schema, w.o)))
 		}
 	}
 }
@@ -335,9 +335,9 @@ func (w *violations) arrays(t *schema) {
 		w.add(fmt.Sprint("item ", i), typeArray, func(s *schema) {
 			s.minItems = i + 1
 			for range i {
-				s.prefix = append(s.prefix, w.c.made(w.o, "any", func(*schema) {}))
+				s.prefix = append(s.prefix, w.l.made(w.o, "any", func(*schema) {}))
 			}
-			s.prefix = append(s.prefix, w.c.negate(p, w.o))
+			s.prefix = append(s.prefix, w.l.negate(p, w.o))
 		})
 	}
 	switch {
@@ -346,7 +346,7 @@ func (w *violations) arrays(t *schema) {
 		w.add("items", typeArray, func(s *schema) { s.minItems = len(t.prefix) + 1 })
 	case len(t.prefix) == 0:
 		w.add("items", typeArray, func(s *schema) {
-			s.contains = []containing{{w.c.negate(t.items, w.o), 1, noItems}}
+			s.contains = []containing{{w.l.negate(t.items, w.o), 1, noItems}}
 		})
 	default:
 		w.cannot("items after prefixItems")
@@ -376,10 +376,10 @@ func (w *violations) arrays(t *schema) {
 
 // others adds the violations of $ref, allOf, anyOf, oneOf and if.
 func (w *violations) others(t *schema) error {
-	c, o := w.c, w.o
-	not := func(s *schema) *schema { return c.negate(s, o) }
+	o := w.o
+	not := func(s *schema) *schema { return w.l.negate(s, o) }
 	if t.ref != "" {
-		to, err := c.parser.resolve(t)
+		to, err := w.l.parser.resolve(t)
 		if err != nil {
 			return err
 		}
@@ -393,7 +393,7 @@ func (w *violations) others(t *schema) error {
 		for _, s := range group {
 			list = append(list, not(s))
 		}
-		return c.all(o, list...)
+		return w.l.all(o, list...)
 	}
 	for _, group := range t.anyOf {
 		w.list = append(w.list, none(group))
@@ -402,7 +402,7 @@ func (w *violations) others(t *schema) error {
 		w.list = append(w.list, none(group))
 		for i := range group {
 			for j := range i {
-				w.list = append(w.list, c.all(o, group[j], group[i]))
+				w.list = append(w.list, w.l.all(o, group[j], group[i]))
 			}
 		}
 	}
@@ -410,10 +410,10 @@ func (w *violations) others(t *schema) error {
 		w.list = append(w.list, t.not)
 	}
 	if x := t.condition; x != nil && x.then != nil {
-		w.list = append(w.list, c.all(o, x.test, not(x.then)))
+		w.list = append(w.list, w.l.all(o, x.test, not(x.then)))
 	}
 	if x := t.condition; x != nil && x.otherwise != nil {
-		w.list = append(w.list, c.all(o, not(x.test), not(x.otherwise)))
+		w.list = append(w.list, w.l.all(o, not(x.test), not(x.otherwise)))
 	}
 	w.list = slices.DeleteFunc(w.list, func(s *schema) bool { return s.truth != nil && !*s.truth })
 	return w.err
@@ -424,15 +424,15 @@ const maxApart = 4
 
 // apart reports whether no value satisfies both schemas, by comparing types, listed values and required properties.
 // False may also mean that this is unknown.
-func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
+func (l *logic) apart(a, b *schema, depth int) (bool, error) {
 	if depth == 0 {
 		return false, nil
 	}
-	x, err := c.gather(a, nil)
+	x, err := l.gather(a, nil)
 	if err != nil {
 		return false, err
 	}
-	y, err := c.gather(b, nil)
+	y, err := l.gather(b, nil)
 	if err != nil {
 		return false, err
 	}
@@ -454,7 +454,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 			}
 			none := true
 			for i := range s.enum {
-				ok, err := c.holds(side.other, &s.enum[i], maxHolds)
+				ok, err := l.holds(side.other, &s.enum[i], maxHolds)
 				if err != nil {
 					return false, nil // the error is reported when the schema is compiled
 				}
@@ -473,7 +473,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 			for _, group := range slices.Concat(s.anyOf, s.oneOf) {
 				every := true
 				for _, t := range group {
-					is, err := c.apart(t, side.other, depth-1)
+					is, err := l.apart(t, side.other, depth-1)
 					if err != nil {
 						return false, err
 					}
@@ -492,17 +492,17 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	}
 	for _, s := range slices.Concat(x, y) {
 		for _, name := range s.required {
-			first, err := c.goalOf(x, name)
+			first, err := l.goalOf(x, name)
 			if err != nil {
 				return false, err
 			}
-			second, err := c.goalOf(y, name)
+			second, err := l.goalOf(y, name)
 			if err != nil {
 				return false, err
 			}
 			for _, p := range first {
 				for _, q := range second {
-					if is, err := c.apart(p, q, depth-1); is || err != nil {
+					if is, err := l.apart(p, q, depth-1); is || err != nil {
 						return is, err
 					}
 				}
@@ -513,23 +513,23 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 }
 
 // gather appends to list a schema and all schemas that it requires for the same value.
-func (c *compiler) gather(s *schema, list []*schema) ([]*schema, error) {
+func (l *logic) gather(s *schema, list []*schema) ([]*schema, error) {
 	if slices.ContainsFunc(list, func(o *schema) bool { return o.id == s.id }) {
 		return list, nil
 	}
 	list = append(list, s)
 	var err error
 	if s.ref != "" {
-		t, err := c.parser.resolve(s)
+		t, err := l.parser.resolve(s)
 		if err != nil {
 			return nil, err
 		}
-		if list, err = c.gather(t, list); err != nil {
+		if list, err = l.gather(t, list); err != nil {
 			return nil, err
 		}
 	}
 	for _, t := range s.allOf {
-		if list, err = c.gather(t, list); err != nil {
+		if list, err = l.gather(t, list); err != nil {
 			return nil, err
 		}
 	}

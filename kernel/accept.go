@@ -21,8 +21,6 @@ type Accepter interface{ Accept(AcceptArgs) error }
 // Name returns the name of the operation.
 func (AcceptArgs) Name() string { return "accept" }
 
-func (a AcceptArgs) on(d Device) error { return run(d, Accepter.Accept, a) }
-
 // Check validates the arguments.
 func (a AcceptArgs) Check() error {
 	c := checker{op: a.Name()}

@@ -21,13 +21,8 @@ type SparseArgs struct {
 	SplitKeys int
 }
 
-// SparseAttender computes sparse attention.
-type SparseAttender interface{ SparseAttend(SparseArgs) error }
-
 // Name returns the name of the operation.
 func (SparseArgs) Name() string { return "sparse attend" }
-
-func (a SparseArgs) on(d Device) error { return run(d, SparseAttender.SparseAttend, a) }
 
 // Check validates the arguments.
 func (a SparseArgs) Check() error {
@@ -63,13 +58,8 @@ type DenseArgs struct {
 	Scale float32
 }
 
-// DenseAttender computes dense attention.
-type DenseAttender interface{ DenseAttend(DenseArgs) error }
-
 // Name returns the name of the operation.
 func (DenseArgs) Name() string { return "dense attend" }
-
-func (a DenseArgs) on(d Device) error { return run(d, DenseAttender.DenseAttend, a) }
 
 // Check validates the arguments.
 func (a DenseArgs) Check() error {

@@ -11,13 +11,8 @@ type BlockMaxArgs struct {
 	SkipUpTo int
 }
 
-// BlockScorer computes the largest score of every block of keys.
-type BlockScorer interface{ BlockMax(BlockMaxArgs) error }
-
 // Name returns the name of the operation.
 func (BlockMaxArgs) Name() string { return "block max" }
-
-func (a BlockMaxArgs) on(d Device) error { return run(d, BlockScorer.BlockMax, a) }
 
 // Check validates the arguments.
 func (a BlockMaxArgs) Check() error {

@@ -55,13 +55,8 @@ type StoreArgs struct {
 	Pool   Pool
 }
 
-// RowStore writes latent rows to the cache.
-type RowStore interface{ StoreRows(StoreArgs) error }
-
 // Name returns the name of the operation.
 func (StoreArgs) Name() string { return "store rows" }
-
-func (a StoreArgs) on(d Device) error { return run(d, RowStore.StoreRows, a) }
 
 // Check validates the arguments.
 func (a StoreArgs) Check() error {
@@ -83,13 +78,8 @@ type GatherArgs struct {
 	Pool  Pool
 }
 
-// RowGather collects rows of a paged cache into a contiguous tensor.
-type RowGather interface{ GatherRows(GatherArgs) error }
-
 // Name returns the name of the operation.
 func (GatherArgs) Name() string { return "gather rows" }
-
-func (a GatherArgs) on(d Device) error { return run(d, RowGather.GatherRows, a) }
 
 // Check validates the arguments.
 func (a GatherArgs) Check() error {
@@ -114,13 +104,8 @@ type IndexStoreArgs struct {
 	Pool     Pool
 }
 
-// IndexStore writes indexer keys.
-type IndexStore interface{ StoreIndex(IndexStoreArgs) error }
-
 // Name returns the name of the operation.
 func (IndexStoreArgs) Name() string { return "store index" }
-
-func (a IndexStoreArgs) on(d Device) error { return run(d, IndexStore.StoreIndex, a) }
 
 // Check validates the arguments.
 func (a IndexStoreArgs) Check() error {
@@ -144,13 +129,8 @@ type IndexGatherArgs struct {
 	Pool  Pool
 }
 
-// IndexGather collects indexer keys into a contiguous page.
-type IndexGather interface{ GatherIndex(IndexGatherArgs) error }
-
 // Name returns the name of the operation.
 func (IndexGatherArgs) Name() string { return "gather index" }
-
-func (a IndexGatherArgs) on(d Device) error { return run(d, IndexGather.GatherIndex, a) }
 
 // Check validates the arguments.
 func (a IndexGatherArgs) Check() error {
@@ -175,13 +155,8 @@ type ConvertArgs struct {
 	Pages Tensor // i32 [n, 1]: page numbers in In
 }
 
-// PageConverter converts pages between layouts.
-type PageConverter interface{ ConvertPages(ConvertArgs) error }
-
 // Name returns the name of the operation.
 func (ConvertArgs) Name() string { return "convert pages" }
-
-func (a ConvertArgs) on(d Device) error { return run(d, PageConverter.ConvertPages, a) }
 
 // Check validates the arguments.
 func (a ConvertArgs) Check() error {

@@ -13,13 +13,8 @@ type CandidateArgs struct {
 // MaxCandidates is the maximum number of candidates of a row.
 const MaxCandidates = 64
 
-// CandidateFinder finds the largest logits of rows and the logarithm of the sum of their exponentials.
-type CandidateFinder interface{ Candidates(CandidateArgs) error }
-
 // Name returns the name of the operation.
 func (CandidateArgs) Name() string { return "candidates" }
-
-func (a CandidateArgs) on(d Device) error { return run(d, CandidateFinder.Candidates, a) }
 
 // Check validates the arguments.
 func (a CandidateArgs) Check() error {

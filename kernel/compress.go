@@ -32,13 +32,8 @@ func (a *CompressArgs) Halves() int {
 	return 1
 }
 
-// Compressor compresses groups of tokens to entries.
-type Compressor interface{ Compress(CompressArgs) error }
-
 // Name returns the name of the operation.
 func (CompressArgs) Name() string { return "compress" }
-
-func (a CompressArgs) on(d Device) error { return run(d, Compressor.Compress, a) }
 
 // Check validates the arguments.
 func (a CompressArgs) Check() error {
@@ -70,8 +65,6 @@ type RowPutter interface{ Put(PutArgs) error }
 // Name returns the name of the operation.
 func (PutArgs) Name() string { return "put" }
 
-func (a PutArgs) on(d Device) error { return run(d, RowPutter.Put, a) }
-
 // Check validates the arguments.
 func (a PutArgs) Check() error {
 	c := checker{op: a.Name()}
@@ -92,13 +85,8 @@ type EntryStoreArgs struct {
 	Pool   Pool
 }
 
-// EntryStore writes V4 entries.
-type EntryStore interface{ StoreEntries(EntryStoreArgs) error }
-
 // Name returns the name of the operation.
 func (EntryStoreArgs) Name() string { return "store entries" }
-
-func (a EntryStoreArgs) on(d Device) error { return run(d, EntryStore.StoreEntries, a) }
 
 // Check validates the arguments.
 func (a EntryStoreArgs) Check() error {
@@ -124,13 +112,8 @@ type KeyStoreArgs struct {
 	Pool     Pool
 }
 
-// KeyStore writes compressed indexer keys.
-type KeyStore interface{ StoreKeys(KeyStoreArgs) error }
-
 // Name returns the name of the operation.
 func (KeyStoreArgs) Name() string { return "store keys" }
-
-func (a KeyStoreArgs) on(d Device) error { return run(d, KeyStore.StoreKeys, a) }
 
 // Check validates the arguments.
 func (a KeyStoreArgs) Check() error {

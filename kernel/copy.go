@@ -12,8 +12,6 @@ type Copier interface{ Copy(CopyArgs) error }
 // Name returns the name of the operation.
 func (CopyArgs) Name() string { return "copy" }
 
-func (a CopyArgs) on(d Device) error { return run(d, Copier.Copy, a) }
-
 // Check validates the arguments.
 func (a CopyArgs) Check() error {
 	c := checker{op: a.Name()}

@@ -8,13 +8,8 @@ type EmbedArgs struct {
 	Part  Part   // range of the vocabulary whose rows are in Table, if ranks divide the vocabulary
 }
 
-// Embedder looks up embeddings.
-type Embedder interface{ Embed(EmbedArgs) error }
-
 // Name returns the name of the operation.
 func (EmbedArgs) Name() string { return "embed" }
-
-func (a EmbedArgs) on(d Device) error { return run(d, Embedder.Embed, a) }
 
 // Check validates the arguments.
 func (a EmbedArgs) Check() error {
@@ -36,13 +31,8 @@ type NormArgs struct {
 	Eps    float32
 }
 
-// Normalizer computes RMSNorm.
-type Normalizer interface{ Norm(NormArgs) error }
-
 // Name returns the name of the operation.
 func (NormArgs) Name() string { return "norm" }
-
-func (a NormArgs) on(d Device) error { return run(d, Normalizer.Norm, a) }
 
 // Check validates the arguments.
 func (a NormArgs) Check() error {
@@ -61,13 +51,8 @@ type MultiplyArgs struct {
 	Accumulate bool
 }
 
-// Multiplier multiplies by weights.
-type Multiplier interface{ Multiply(MultiplyArgs) error }
-
 // Name returns the name of the operation.
 func (MultiplyArgs) Name() string { return "multiply" }
-
-func (a MultiplyArgs) on(d Device) error { return run(d, Multiplier.Multiply, a) }
 
 // Check validates the arguments.
 func (a MultiplyArgs) Check() error {
@@ -93,8 +78,6 @@ type RowTaker interface{ Take(TakeArgs) error }
 // Name returns the name of the operation.
 func (TakeArgs) Name() string { return "take" }
 
-func (a TakeArgs) on(d Device) error { return run(d, RowTaker.Take, a) }
-
 // Check validates the arguments.
 func (a TakeArgs) Check() error {
 	c := checker{op: a.Name()}
@@ -111,13 +94,8 @@ type GateArgs struct {
 	Limit         float32
 }
 
-// Gater applies the gated activation.
-type Gater interface{ Gate(GateArgs) error }
-
 // Name returns the name of the operation.
 func (GateArgs) Name() string { return "gate" }
-
-func (a GateArgs) on(d Device) error { return run(d, Gater.Gate, a) }
 
 // Check validates the arguments.
 func (a GateArgs) Check() error {

@@ -34,13 +34,8 @@ type DualArgs struct {
 	MostExtra int
 }
 
-// DualAttender computes V4 attention over paged streams.
-type DualAttender interface{ DualAttend(DualArgs) error }
-
 // Name returns the name of the operation.
 func (DualArgs) Name() string { return "dual attend" }
-
-func (a DualArgs) on(d Device) error { return run(d, DualAttender.DualAttend, a) }
 
 // Check validates the arguments.
 func (a DualArgs) Check() error {
@@ -94,13 +89,8 @@ type FlatArgs struct {
 	Scale   float32
 }
 
-// FlatAttender computes V4 attention over gathered entries.
-type FlatAttender interface{ FlatAttend(FlatArgs) error }
-
 // Name returns the name of the operation.
 func (FlatArgs) Name() string { return "flat attend" }
-
-func (a FlatArgs) on(d Device) error { return run(d, FlatAttender.FlatAttend, a) }
 
 // Check validates the arguments.
 func (a FlatArgs) Check() error {
@@ -120,13 +110,8 @@ type UnpackArgs struct {
 	Pool  Pool
 }
 
-// Unpacker gathers entries of a paged pool in a contiguous tensor.
-type Unpacker interface{ Unpack(UnpackArgs) error }
-
 // Name returns the name of the operation.
 func (UnpackArgs) Name() string { return "unpack" }
-
-func (a UnpackArgs) on(d Device) error { return run(d, Unpacker.Unpack, a) }
 
 // Check validates the arguments.
 func (a UnpackArgs) Check() error {
@@ -157,13 +142,8 @@ type CombineArgs struct {
 	ExtraBase  Tensor // i32 [R, 1]
 }
 
-// Combiner concatenates the indices of two streams.
-type Combiner interface{ Combine(CombineArgs) error }
-
 // Name returns the name of the operation.
 func (CombineArgs) Name() string { return "combine" }
-
-func (a CombineArgs) on(d Device) error { return run(d, Combiner.Combine, a) }
 
 // Check validates the arguments.
 func (a CombineArgs) Check() error {

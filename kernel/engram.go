@@ -18,17 +18,12 @@ type TableArgs struct {
 	IDs   Tensor // i32 [T, n]: row numbers
 }
 
-// TableReader looks up rows of tables.
-type TableReader interface{ ReadTable(TableArgs) error }
-
 // TablePreparer is a device that reads tables in host memory itself. PrepareTable is called before passes run, to make
 // a table readable by the device.
 type TablePreparer interface{ PrepareTable(*Table) error }
 
 // Name returns the name of the operation.
 func (TableArgs) Name() string { return "read table" }
-
-func (a TableArgs) on(d Device) error { return run(d, TableReader.ReadTable, a) }
 
 // Check validates the arguments.
 func (a TableArgs) Check() error {
@@ -68,13 +63,8 @@ type EngramArgs struct {
 	Eps    float32
 }
 
-// EngramAdder adds values of n-gram tables.
-type EngramAdder interface{ AddEngram(EngramArgs) error }
-
 // Name returns the name of the operation.
 func (EngramArgs) Name() string { return "engram" }
-
-func (a EngramArgs) on(d Device) error { return run(d, EngramAdder.AddEngram, a) }
 
 // Check validates the arguments.
 func (a EngramArgs) Check() error {

@@ -24,10 +24,8 @@ type Graph interface {
 // Reserver is a device whose operations use scratch memory in addition to their arguments.
 type Reserver interface {
 	// Reserve allocates the scratch memory of the operations of a pass, without running them. Afterwards neither this
-	// pass nor a smaller pass allocates memory.
+	// pass nor a smaller pass allocates memory. MemoryUse returns the size of this memory ([MemoryOwner]).
 	Reserve(pass func() error) error
-	// Reserved returns the size in bytes of the memory allocated by Reserve.
-	Reserved() int64
 }
 
 // Joiner is a device that multiplies rows by several matrices in one launch, if Join was called with these matrices.

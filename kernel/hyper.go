@@ -30,13 +30,8 @@ type HyperPreArgs struct {
 	Eps     float32
 }
 
-// HyperPreparer computes the inputs of sublayers from the streams.
-type HyperPreparer interface{ HyperPre(HyperPreArgs) error }
-
 // Name returns the name of the operation.
 func (HyperPreArgs) Name() string { return "hyper pre" }
-
-func (a HyperPreArgs) on(d Device) error { return run(d, HyperPreparer.HyperPre, a) }
 
 // Check validates the arguments.
 func (a HyperPreArgs) Check() error {
@@ -86,13 +81,8 @@ type HyperPostArgs struct {
 	Streams int
 }
 
-// HyperPoster adds outputs of sublayers to the streams.
-type HyperPoster interface{ HyperPost(HyperPostArgs) error }
-
 // Name returns the name of the operation.
 func (HyperPostArgs) Name() string { return "hyper post" }
-
-func (a HyperPostArgs) on(d Device) error { return run(d, HyperPoster.HyperPost, a) }
 
 // Check validates the arguments.
 func (a HyperPostArgs) Check() error {
@@ -122,13 +112,8 @@ type HyperHeadArgs struct {
 	Eps     float32
 }
 
-// HyperHeader reduces the streams after the last layer.
-type HyperHeader interface{ HyperHead(HyperHeadArgs) error }
-
 // Name returns the name of the operation.
 func (HyperHeadArgs) Name() string { return "hyper head" }
-
-func (a HyperHeadArgs) on(d Device) error { return run(d, HyperHeader.HyperHead, a) }
 
 // Check validates the arguments.
 func (a HyperHeadArgs) Check() error {
@@ -153,13 +138,8 @@ type HyperSumArgs struct {
 	Weights Tensor // f32 [T, n]
 }
 
-// HyperSummer computes sums of streams.
-type HyperSummer interface{ HyperSum(HyperSumArgs) error }
-
 // Name returns the name of the operation.
 func (HyperSumArgs) Name() string { return "hyper sum" }
-
-func (a HyperSumArgs) on(d Device) error { return run(d, HyperSummer.HyperSum, a) }
 
 // Check validates the arguments.
 func (a HyperSumArgs) Check() error {
@@ -182,13 +162,8 @@ type HeadNormArgs struct {
 	Eps   float32
 }
 
-// HeadNormalizer computes RMSNorm of every head.
-type HeadNormalizer interface{ HeadNorm(HeadNormArgs) error }
-
 // Name returns the name of the operation.
 func (HeadNormArgs) Name() string { return "head norm" }
-
-func (a HeadNormArgs) on(d Device) error { return run(d, HeadNormalizer.HeadNorm, a) }
 
 // Check validates the arguments.
 func (a HeadNormArgs) Check() error {

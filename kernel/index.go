@@ -24,16 +24,11 @@ type IndexQueryArgs struct {
 	V41      bool          // for keys of layout.V41Index68; only with FP4
 }
 
-// IndexQuerier prepares indexer queries.
-type IndexQuerier interface{ IndexQuery(IndexQueryArgs) error }
-
 // OutHeads returns the number of heads in Out and W.
 func (a *IndexQueryArgs) OutHeads() int { return max(a.Heads, a.Padded) }
 
 // Name returns the name of the operation.
 func (IndexQueryArgs) Name() string { return "index query" }
-
-func (a IndexQueryArgs) on(d Device) error { return run(d, IndexQuerier.IndexQuery, a) }
 
 // Check validates the arguments.
 func (a IndexQueryArgs) Check() error {
@@ -91,13 +86,8 @@ type ScoreArgs struct {
 	NextN int
 }
 
-// IndexScorer computes index scores.
-type IndexScorer interface{ Scores(ScoreArgs) error }
-
 // Name returns the name of the operation.
 func (ScoreArgs) Name() string { return "scores" }
-
-func (a ScoreArgs) on(d Device) error { return run(d, IndexScorer.Scores, a) }
 
 // Check validates the arguments.
 func (a ScoreArgs) Check() error {
@@ -150,13 +140,8 @@ type SelectArgs struct {
 	Values Tensor
 }
 
-// Selector chooses positions.
-type Selector interface{ Select(SelectArgs) error }
-
 // Name returns the name of the operation.
 func (SelectArgs) Name() string { return "select" }
-
-func (a SelectArgs) on(d Device) error { return run(d, Selector.Select, a) }
 
 // Check validates the arguments.
 func (a SelectArgs) Check() error {
@@ -183,13 +168,8 @@ type LocateArgs struct {
 	Offset     Tensor // i32 [R, 1]
 }
 
-// Locator converts positions to slots.
-type Locator interface{ Locate(LocateArgs) error }
-
 // Name returns the name of the operation.
 func (LocateArgs) Name() string { return "locate" }
-
-func (a LocateArgs) on(d Device) error { return run(d, Locator.Locate, a) }
 
 // Check validates the arguments.
 func (a LocateArgs) Check() error {

@@ -27,13 +27,8 @@ type AbsorbArgs struct {
 	Dims LatentDims
 }
 
-// Absorber projects queries into latent space.
-type Absorber interface{ Absorb(AbsorbArgs) error }
-
 // Name returns the name of the operation.
 func (AbsorbArgs) Name() string { return "absorb" }
-
-func (a AbsorbArgs) on(d Device) error { return run(d, Absorber.Absorb, a) }
 
 // Check validates the arguments.
 func (a AbsorbArgs) Check() error {
@@ -52,13 +47,8 @@ type ExpandArgs struct {
 	Dims LatentDims
 }
 
-// Expander projects attention outputs from latent space to value heads.
-type Expander interface{ Expand(ExpandArgs) error }
-
 // Name returns the name of the operation.
 func (ExpandArgs) Name() string { return "expand" }
-
-func (a ExpandArgs) on(d Device) error { return run(d, Expander.Expand, a) }
 
 // Check validates the arguments.
 func (a ExpandArgs) Check() error {

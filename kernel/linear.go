@@ -45,13 +45,8 @@ type ConvArgs struct {
 	Sequences
 }
 
-// Convolver computes causal convolutions of four rows, then silu.
-type Convolver interface{ Convolve(ConvArgs) error }
-
 // Name returns the name of the operation.
 func (ConvArgs) Name() string { return "convolve" }
-
-func (a ConvArgs) on(d Device) error { return run(d, Convolver.Convolve, a) }
 
 // Check validates the arguments.
 func (a ConvArgs) Check() error {
@@ -104,13 +99,8 @@ func HeldWidth(heads int) int { return 3*heads*DeltaDim + heads }
 // DeltaDim is the size of a head's keys and values.
 const DeltaDim = 128
 
-// DeltaRule computes the gated delta rule.
-type DeltaRule interface{ Delta(DeltaArgs) error }
-
 // Name returns the name of the operation.
 func (DeltaArgs) Name() string { return "delta rule" }
-
-func (a DeltaArgs) on(d Device) error { return run(d, DeltaRule.Delta, a) }
 
 // Check validates the arguments.
 func (a DeltaArgs) Check() error {
@@ -153,13 +143,8 @@ type GatedNormArgs struct {
 	Eps    float32
 }
 
-// GatedNormalizer normalises heads and gates them.
-type GatedNormalizer interface{ GatedNorm(GatedNormArgs) error }
-
 // Name returns the name of the operation.
 func (GatedNormArgs) Name() string { return "gated norm" }
-
-func (a GatedNormArgs) on(d Device) error { return run(d, GatedNormalizer.GatedNorm, a) }
 
 // Check validates the arguments.
 func (a GatedNormArgs) Check() error {
@@ -182,13 +167,8 @@ type MeanStreamsArgs struct {
 	Streams int    // n
 }
 
-// StreamMean computes the mean of residual streams.
-type StreamMean interface{ MeanStreams(MeanStreamsArgs) error }
-
 // Name returns the name of the operation.
 func (MeanStreamsArgs) Name() string { return "mean of streams" }
-
-func (a MeanStreamsArgs) on(d Device) error { return run(d, StreamMean.MeanStreams, a) }
 
 // Check validates the arguments.
 func (a MeanStreamsArgs) Check() error {

@@ -16,13 +16,8 @@ type RouteArgs struct {
 	Scale      float32
 }
 
-// Router chooses experts.
-type Router interface{ Route(RouteArgs) error }
-
 // Name returns the name of the operation.
 func (RouteArgs) Name() string { return "route" }
-
-func (a RouteArgs) on(d Device) error { return run(d, Router.Route, a) }
 
 // Check validates the arguments.
 func (a RouteArgs) Check() error {
@@ -59,13 +54,8 @@ type ExpertArgs struct {
 	Prompt int
 }
 
-// ExpertRunner runs experts.
-type ExpertRunner interface{ Experts(ExpertArgs) error }
-
 // Name returns the name of the operation.
 func (ExpertArgs) Name() string { return "experts" }
-
-func (a ExpertArgs) on(d Device) error { return run(d, ExpertRunner.Experts, a) }
 
 // Check validates the arguments.
 func (a ExpertArgs) Check() error {

@@ -1,20 +1,17 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+)
 
 // Op is one operation: a value of an argument struct, with everything that it reads and writes. All operations are
-// defined in this package, each with the interface of the devices that support it.
+// defined in this package.
 type Op interface {
 	// Name returns the operation's name in messages.
 	Name() string
 	// Check validates the arguments. The arguments of an operation in a list are checked when it is added.
 	Check() error
-}
-
-// own is an operation that runs on one device.
-type own interface {
-	Op
-	on(Device) error
 }
 
 // shared is an operation that all ranks run together.
@@ -31,18 +28,40 @@ func Do(d Device, op Op) error {
 	return d.Do(op)
 }
 
-// Dispatch runs an operation on a device that has a method for each operation that it supports.
-func Dispatch(d Device, op Op) error {
-	if o, ok := op.(own); ok {
-		return o.on(d)
-	}
-	return fmt.Errorf("%w: %s needs several ranks, but %s is one device", ErrUnsupported, op.Name(), d.Name())
+// OpTable holds the functions with which devices of type D run operations, by the type of the operation. A device does
+// not support operations that are not in its table.
+type OpTable[D Device] map[reflect.Type]func(D, Op) error
+
+// Entry is the function of one operation in an OpTable.
+type Entry[D Device] struct {
+	op  reflect.Type
+	run func(D, Op) error
 }
 
-// run calls do if the device implements the interface D, and otherwise returns ErrUnsupported.
-func run[D any, A Op](dev Device, do func(D, A) error, a A) error {
-	if d, ok := dev.(D); ok {
-		return do(d, a)
+// Runs makes the entry of a function, which runs operations of type A.
+func Runs[D Device, A Op](run func(D, A) error) Entry[D] {
+	return Entry[D]{reflect.TypeFor[A](), func(d D, op Op) error { return run(d, op.(A)) }}
+}
+
+// NewOpTable makes a table. Two entries of one operation are an error in the program, and panic.
+func NewOpTable[D Device](list ...Entry[D]) OpTable[D] {
+	t := OpTable[D]{}
+	for _, e := range list {
+		if t[e.op] != nil {
+			panic(fmt.Sprintf("kernel: two functions of a device run %v", e.op))
+		}
+		t[e.op] = e.run
 	}
-	return fmt.Errorf("%w: %s does not support the operation %s", ErrUnsupported, dev.Name(), a.Name())
+	return t
+}
+
+// Do runs an operation whose arguments were checked.
+func (t OpTable[D]) Do(d D, op Op) error {
+	if run := t[reflect.TypeOf(op)]; run != nil {
+		return run(d, op)
+	}
+	if _, ok := op.(shared); ok {
+		return fmt.Errorf("%w: %s needs several ranks, but %s is one device", ErrUnsupported, op.Name(), d.Name())
+	}
+	return fmt.Errorf("%w: %s does not support the operation %s", ErrUnsupported, d.Name(), op.Name())
 }

@@ -13,13 +13,8 @@ type LayerNormArgs struct {
 	Eps    float32
 }
 
-// LayerNormalizer computes LayerNorm of every row.
-type LayerNormalizer interface{ LayerNorm(LayerNormArgs) error }
-
 // Name returns the name of the operation.
 func (LayerNormArgs) Name() string { return "layer norm" }
-
-func (a LayerNormArgs) on(d Device) error { return run(d, LayerNormalizer.LayerNorm, a) }
 
 // Check validates the arguments.
 func (a LayerNormArgs) Check() error {
@@ -45,13 +40,8 @@ type SpreadArgs struct {
 	Pool       int
 }
 
-// PoolSpreader converts pools to the slots of their tokens.
-type PoolSpreader interface{ Spread(SpreadArgs) error }
-
 // Name returns the name of the operation.
 func (SpreadArgs) Name() string { return "spread pools" }
-
-func (a SpreadArgs) on(d Device) error { return run(d, PoolSpreader.Spread, a) }
 
 // Check validates the arguments.
 func (a SpreadArgs) Check() error {

@@ -17,9 +17,6 @@ type ProjectArgs struct {
 	To []Projection
 }
 
-// Projector multiplies rows by several weights.
-type Projector interface{ Project(ProjectArgs) error }
-
 // Product returns product i as a single multiplication.
 func (a ProjectArgs) Product(i int) MultiplyArgs {
 	return MultiplyArgs{Out: a.To[i].Out, X: a.X, W: a.To[i].W}
@@ -27,8 +24,6 @@ func (a ProjectArgs) Product(i int) MultiplyArgs {
 
 // Name returns the name of the operation.
 func (ProjectArgs) Name() string { return "project" }
-
-func (a ProjectArgs) on(d Device) error { return run(d, Projector.Project, a) }
 
 // Check validates the arguments.
 func (a ProjectArgs) Check() error {

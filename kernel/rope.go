@@ -30,13 +30,8 @@ type AngleArgs struct {
 	Scale     float32
 }
 
-// AngleTable computes the cosines and sines of rotations.
-type AngleTable interface{ Angles(AngleArgs) error }
-
 // Name returns the name of the operation.
 func (AngleArgs) Name() string { return "angles" }
-
-func (a AngleArgs) on(d Device) error { return run(d, AngleTable.Angles, a) }
 
 // Check validates the arguments.
 func (a AngleArgs) Check() error {
@@ -59,13 +54,8 @@ type RotateArgs struct {
 	Inverse bool
 }
 
-// Rotator applies RoPE.
-type Rotator interface{ Rotate(RotateArgs) error }
-
 // Name returns the name of the operation.
 func (RotateArgs) Name() string { return "rotate" }
-
-func (a RotateArgs) on(d Device) error { return run(d, Rotator.Rotate, a) }
 
 // Check validates the arguments.
 func (a RotateArgs) Check() error {

@@ -11,13 +11,8 @@ type RootRouteArgs struct {
 	Scale   float32
 }
 
-// RootRouter chooses experts by the square root of softplus.
-type RootRouter interface{ RouteRoot(RootRouteArgs) error }
-
 // Name returns the name of the operation.
 func (RootRouteArgs) Name() string { return "route root" }
-
-func (a RootRouteArgs) on(d Device) error { return run(d, RootRouter.RouteRoot, a) }
 
 // Check validates the arguments.
 func (a RootRouteArgs) Check() error {
@@ -47,13 +42,8 @@ type HashRouteArgs struct {
 	Scale   float32
 }
 
-// HashRouter looks experts up by token id.
-type HashRouter interface{ RouteHash(HashRouteArgs) error }
-
 // Name returns the name of the operation.
 func (HashRouteArgs) Name() string { return "route hash" }
-
-func (a HashRouteArgs) on(d Device) error { return run(d, HashRouter.RouteHash, a) }
 
 // Check validates the arguments.
 func (a HashRouteArgs) Check() error {

@@ -42,8 +42,6 @@ type PostArgs struct{ ExpertArgs }
 // Name returns the name of the operation.
 func (PostArgs) Name() string { return "post experts" }
 
-func (a PostArgs) on(d Device) error { return run(d, ExpertPoster.PostExperts, a.ExpertArgs) }
-
 // Waker is a device whose workers can poll instead of sleeping between operations.
 type Waker interface {
 	// KeepAwake(true) makes workers poll for work instead of sleeping, until KeepAwake(false) is called.

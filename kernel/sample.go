@@ -11,13 +11,8 @@ type SampleArgs struct {
 	Draws  Tensor // i32 [R, sample.DrawWords], without gaps between rows
 }
 
-// TokenSampler samples tokens.
-type TokenSampler interface{ Sample(SampleArgs) error }
-
 // Name returns the name of the operation.
 func (SampleArgs) Name() string { return "sample" }
-
-func (a SampleArgs) on(d Device) error { return run(d, TokenSampler.Sample, a) }
 
 // Check validates the arguments.
 func (a SampleArgs) Check() error {

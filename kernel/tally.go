@@ -14,8 +14,6 @@ type Tallier interface{ Tally(TallyArgs) error }
 // Name returns the name of the operation.
 func (TallyArgs) Name() string { return "tally" }
 
-func (a TallyArgs) on(d Device) error { return run(d, Tallier.Tally, a) }
-
 // Check validates the arguments.
 func (a TallyArgs) Check() error {
 	c := checker{op: a.Name()}

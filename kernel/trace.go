@@ -2,7 +2,10 @@ package kernel
 
 import "time"
 
-// Tracer is a device that can time its launches one by one. A traced pass takes longer than a pass without a trace.
+// Traceable is a device that can time its launches.
+type Traceable interface{ Tracer() Tracer }
+
+// Tracer times the launches of a device one by one. A traced pass takes longer than a pass without a trace.
 type Tracer interface {
 	// Trace starts a trace if on is true, and ends it otherwise.
 	Trace(on bool) error

@@ -21,13 +21,8 @@ type LatentArgs struct {
 	SplitKeys int
 }
 
-// LatentAttender computes attention in latent space over every key.
-type LatentAttender interface{ LatentAttend(LatentArgs) error }
-
 // Name returns the name of the operation.
 func (LatentArgs) Name() string { return "latent attend" }
-
-func (a LatentArgs) on(d Device) error { return run(d, LatentAttender.LatentAttend, a) }
 
 // Check validates the arguments.
 func (a LatentArgs) Check() error {

@@ -125,7 +125,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	// The maximum number of scores at a time is the largest of three: the size below which no check is made, the
 	// budget, and one row.
 	width := w.scoreWidth(keys)
-	scores := max(smallScores+4*rows, int(w.scoreBudget()/4), width)
+	scores := max(smallScores+4*rows, int(scoreBudget(w.cfg, w.b)/4), width)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = width, clamp(scores/width, 1, most)
 	w.launch(s, most, keys, keys)
 	if s.Indexer.RowsPerChunk == most {

@@ -159,8 +159,6 @@ func (w *Builder) Size(s *Segment) error {
 }
 
 // spanKeys returns the number of keys of the last row of a span.
-func (w *Builder) spanKeys(sp *Span) int { return spanKeys(w.cfg, w.b, sp) }
-
 func spanKeys(cfg *Config, b *Batch, sp *Span) int {
 	rows := b.Rows(cfg, sp.Request)
 	return max(0, b.firstPosition(sp.Request, rows)+sp.To)

@@ -120,7 +120,7 @@ func (w *Builder) sizeScores(s *Segment) {
 	total, longest := 0, 0
 	if s.NextN == 0 {
 		for i := range s.Spans {
-			keys := w.spanKeys(&s.Spans[i])
+			keys := spanKeys(w.cfg, w.b, &s.Spans[i])
 			total += keys
 			longest = max(longest, keys)
 		}
@@ -173,7 +173,7 @@ func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 	}
 	width := s.Indexer.ScoreWidth
 	elements := int64(rows) * int64(width)
-	budget := w.scoreBudget()
+	budget := scoreBudget(w.cfg, w.b)
 	if 4*elements <= budget {
 		return rows
 	}
@@ -185,11 +185,10 @@ func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 
 // scoreBudget returns the maximum bytes of one chunk of scores. It depends on the memory that is free now
 // (Batch.FreeBytes) and is at most Config.ScoreCap.
-func (w *Builder) scoreBudget() int64 {
-	cfg := w.cfg
+func scoreBudget(cfg *Config, b *Batch) int64 {
 	budget := cfg.ScoreCap
-	if w.b.FreeBytes > 0 {
-		budget = min(budget, int64(scoreFraction*float64(w.b.FreeBytes)))
+	if b.FreeBytes > 0 {
+		budget = min(budget, int64(scoreFraction*float64(b.FreeBytes)))
 	}
 	if total := float64(cfg.Hardware.MemoryBytes); total > 0 {
 		budget = min(budget, int64(scoreFraction*total*(1-staticPart)), int64(0.3*total))

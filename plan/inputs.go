@@ -313,7 +313,7 @@ const blockGrain = 64
 func (w *Builder) dualInputs() {
 	m := &w.cfg.Model
 	light, heavy := slices.Contains(m.Ratios, ratio4), slices.Contains(m.Ratios, ratio128)
-	n := gathered{light: w.closing(ratio4), closes: w.closing(ratio128)}
+	n := gathered{light: closingPairs(w, ratio4), closes: closingPairs(w, ratio128)}
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
 		flat := s.Form == FormV4SparsePrefill
 		if flat {
@@ -363,9 +363,9 @@ func next(used *int, n int) Run {
 	return r
 }
 
-// closing returns how many entries of a ratio the pass completes. For decode, verify and draft requests it returns the
-// maximum, because plans do not depend on their lengths; unused entries are padding.
-func (w *Builder) closing(ratio int) int {
+// closingPairs returns how many entries of a ratio the pass completes. For decode, verify and draft requests it returns
+// the maximum, because plans do not depend on their lengths; unused entries are padding.
+func closingPairs(w *Builder, ratio int) int {
 	n := 0
 	for i := range w.b.Requests {
 		n += w.b.Closing(w.cfg, i, ratio)

@@ -62,7 +62,7 @@ func (r *resolver) pooled() {
 
 // pooledInputs adds the arrays of MLA over pools and of linear attention.
 func (w *Builder) pooledInputs() {
-	n := gathered{light: w.closing(poolTokens)}
+	n := gathered{light: closingPairs(w, poolTokens)}
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
 		if s.Indexer.Kind == IndexerRagged {
 			l.Index = next(&n.groups, r.groups)

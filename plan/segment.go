@@ -17,7 +17,7 @@ func (w *Builder) segmented() error {
 	}
 	for i := range groups {
 		s := &groups[i]
-		if w.storesOnly() {
+		if storesOnly(w) {
 			s.Form, s.Layout, s.KernelRows, s.Requests = FormEmpty, w.cfg.Layout, s.Rows, len(s.Spans)
 			s.Reasons = []Reason{reasonStoresOnly}
 			if !w.cfg.Model.Dense() {
@@ -43,7 +43,7 @@ func (w *Builder) segmented() error {
 
 // storesOnly reports whether the pass runs the drafting layer only to store keys for later rows, because no logits are
 // needed.
-func (w *Builder) storesOnly() bool {
+func storesOnly(w *Builder) bool {
 	return w.b.Pass != PassTarget && w.plan.Logits == 0 && !w.cfg.Model.V4()
 }
 
@@ -77,7 +77,7 @@ func (w *Builder) groups() []Segment {
 				group(RowDraft, rows).Span(i, 0, rows) // the drafting block attends to a window, even in prompts
 				continue
 			}
-			dense, short := w.cuts(w.b.Requests[i].Prefix, rows)
+			dense, short := cutPrompt(w.cfg, w.b.Requests[i].Prefix, rows)
 			if dense > 0 {
 				group(RowDensePrefill, 0).Span(i, 0, dense)
 			}
@@ -96,13 +96,13 @@ func (w *Builder) groups() []Segment {
 	return list
 }
 
-// cuts returns the index of the first new token that is not computed in the dense form, and of the first that needs
-// scores. Token i has prefix+i+1 keys.
-func (w *Builder) cuts(prefix, rows int) (dense, short int) {
-	if w.cfg.DenseOK {
-		dense = clamp(w.cfg.T-prefix, 0, rows)
+// cutPrompt returns the index of the first new token that is not computed in the dense form, and of the first that
+// needs scores. Token i has prefix+i+1 keys.
+func cutPrompt(cfg *Config, prefix, rows int) (dense, short int) {
+	if cfg.DenseOK {
+		dense = clamp(cfg.T-prefix, 0, rows)
 	}
-	return dense, clamp(w.cfg.Model.ShortKeys()-prefix, dense, rows)
+	return dense, clamp(cfg.Model.ShortKeys()-prefix, dense, rows)
 }
 
 func clamp(v, low, high int) int { return max(low, min(v, high)) }
@@ -120,12 +120,12 @@ func (w *Builder) shapeRow(s *Segment) {
 		if !cfg.Model.Dense() {
 			s.Because(ReasonDense(cfg.T, cfg.Model.K))
 		}
-		s.Rejected = w.againstDense()
+		s.Rejected = reasonsAgainstDense(w.cfg)
 	case RowShortPrefill, RowSparsePrefill, RowLatentPrefill:
 		w.Sparse(s, autoTarget(cfg), true)
 		s.NeedIndices = !cfg.Model.Dense()
-		s.Reasons = append(make([]Reason, 0, 6), w.whyNotDense()...)
-		s.Because(w.whyKernel(s))
+		s.Reasons = append(make([]Reason, 0, 6), whyNotDense(w.cfg)...)
+		s.Because(whyKernel(w.cfg, s))
 		s.Rejected = cfg.RejectedFor(PhasePrefill)
 	case RowDecode, RowVerify, RowDraft:
 		w.Sparse(s, cfg.Decode, true)
@@ -157,16 +157,15 @@ func (c *Config) RejectedFor(p Phase) []Rejection {
 	return list[from:to:to]
 }
 
-// againstDense returns the rejection of the prefill kernel for rows in the dense form.
-func (w *Builder) againstDense() []Rejection {
-	k := autoTarget(w.cfg)
+// reasonsAgainstDense returns the rejection of the prefill kernel for rows in the dense form.
+func reasonsAgainstDense(cfg *Config) []Rejection {
+	k := autoTarget(cfg)
 	return []Rejection{{Kernel: k, Phase: PhasePrefill,
 		Reason: "fits, but the row has few enough keys for the dense form"}}
 }
 
 // whyNotDense returns the reasons why a prompt row is not computed in the dense form.
-func (w *Builder) whyNotDense() []Reason {
-	cfg := w.cfg
+func whyNotDense(cfg *Config) []Reason {
 	switch {
 	case cfg.Model.V4(): // V4 has no dense form
 		return make([]Reason, 0, 3)
@@ -180,8 +179,7 @@ func (w *Builder) whyNotDense() []Reason {
 	return []Reason{{"design 3", fmt.Sprintf("not dense: the rows attend to more than %d keys", cfg.T)}}
 }
 
-func (w *Builder) whyKernel(s *Segment) Reason {
-	cfg := w.cfg
+func whyKernel(cfg *Config, s *Segment) Reason {
 	if cfg.Prefill == Auto {
 		return Reason{"dispatch 8", fmt.Sprintf("auto is %s over %s", s.Kernel, cfg.Layout)}
 	}

@@ -137,7 +137,7 @@ func (m *Model) checkSharing() error {
 }
 
 // sharedInputs adds the arrays of V4.1. Every row reads pages in place, so launches gather no entries.
-func (w *Builder) sharedInputs() { w.sharedArrays(w.closing(w.cfg.Model.lightRatio())) }
+func (w *Builder) sharedInputs() { w.sharedArrays(closingPairs(w, w.cfg.Model.lightRatio())) }
 
 func (w *Builder) sharedArrays(pairs int) {
 	p, m := w.plan, &w.cfg.Model

@@ -86,7 +86,7 @@ func (sl *slicer) run() error {
 		for i := range s.Spans {
 			keys := 0
 			if s.NextN == 0 {
-				keys = sl.w.spanKeys(&s.Spans[i])
+				keys = spanKeys(sl.w.cfg, sl.w.b, &s.Spans[i])
 			}
 			if err := sl.take(i, 1, s.Spans[i].Rows(), keys); err != nil {
 				return err

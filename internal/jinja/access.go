@@ -7,7 +7,7 @@ import (
 )
 
 // attr evaluates object.name: a method or attribute of the object or, without one, the item with the key name.
-func (in *interp) attr(object Value, name string) Value {
+func attr(m *meter, object Value, name string) Value {
 	switch o := object.(type) {
 	case Undefined:
 		panic(runtimef("%s is undefined: cannot read '%s' of it", o.what, name))
@@ -43,9 +43,9 @@ func (in *interp) attr(object Value, name string) Value {
 	return Undefined{"attribute '" + name + "' of " + typeName(object)}
 }
 
-// item evaluates object[key]: the item at a key or index or, without one, a method or attribute.
-func (in *interp) item(object, key Value) Value {
-	in.touch(object, key)
+// itemAt evaluates object[key]: the item at a key or index or, without one, a method or attribute.
+func itemAt(m *meter, object, key Value) Value {
+	m.touch(object, key)
 	switch o := object.(type) {
 	case Undefined:
 		panic(runtimef("%s is undefined: cannot read %s of it", o.what, repr(key).String()))
@@ -69,7 +69,7 @@ func (in *interp) item(object, key Value) Value {
 		}
 	}
 	if name, ok := asString(key); ok {
-		return in.attr(object, name)
+		return attr(m, object, name)
 	}
 	return Undefined{"an item of " + typeName(object)}
 }
@@ -107,13 +107,13 @@ func sequence(v Value) ([]Value, bool) {
 }
 
 // iterate is sequence, with its memory counted. The caller must not change the items.
-func (in *interp) iterate(v Value) []Value {
+func iterate(m *meter, v Value) []Value {
 	if t, ok := asText(v); ok {
 		each := 2
 		if len(t.Spans()) > 0 {
 			each = 6 // values per byte of a marked text
 		}
-		in.charge(valueBytes * each * len(t.String()))
+		m.charge(valueBytes * each * len(t.String()))
 	}
 	items, ok := sequence(v)
 	if !ok {
@@ -142,7 +142,7 @@ func (in *interp) evalSlice(e *sliceExpr, s *scope) Value {
 		in.charge(valueBytes * len(items))
 		return &List{Items: items, Tuple: o.Tuple}
 	case string, *mark.Text:
-		return in.newText(joined(cut(in.iterate(o), bounds)))
+		return in.newText(joined(cut(iterate(in.meter, o), bounds)))
 	case Undefined:
 		panic(runtimef("%s is undefined: cannot slice it", o.what))
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // arithmetic computes + - * / // % and **.
-func (in *interp) arithmetic(op string, a, b Value) Value {
+func arithmetic(m *meter, op string, a, b Value) Value {
 	for _, v := range []Value{a, b} {
 		if u, ok := v.(Undefined); ok {
 			panic(runtimef("%s is undefined", u.what))
@@ -24,41 +24,41 @@ func (in *interp) arithmetic(op string, a, b Value) Value {
 	}
 	switch op {
 	case "+":
-		return in.join(a, b)
+		return join(m, a, b)
 	case "*":
 		if aInt {
 			a, bi, bInt = b, ai, true
 		}
 		if bInt {
-			if v, ok := in.repeat(a, bi); ok {
+			if v, ok := repeat(m, a, bi); ok {
 				return v
 			}
 		}
 	case "%":
 		if format, ok := asText(a); ok {
-			return in.percentFormat(format, b)
+			return percentFormat(m, format, b)
 		}
 	}
 	panic(runtimef("'%s' does not work between %s and %s", op, typeName(a), typeName(b)))
 }
 
 // join concatenates strings, lists or tuples.
-func (in *interp) join(a, b Value) Value {
+func join(m *meter, a, b Value) Value {
 	switch a := a.(type) {
 	case string, *mark.Text:
 		if b, ok := b.(string); ok {
 			if a, ok := a.(string); ok {
-				in.charge(len(a) + len(b))
+				m.charge(len(a) + len(b))
 				return a + b
 			}
 		}
 		if _, ok := asText(b); ok {
-			return in.newText(joined([]Value{a, b}))
+			return m.newText(joined([]Value{a, b}))
 		}
 	case *List:
 		if b, ok := b.(*List); ok && a.Tuple == b.Tuple {
 			n := len(a.Items) + len(b.Items)
-			in.charge(valueBytes * n)
+			m.charge(valueBytes * n)
 			items := make([]Value, 0, n)
 			items = append(append(items, a.Items...), b.Items...)
 			return &List{Items: items, Tuple: a.Tuple}
@@ -68,7 +68,7 @@ func (in *interp) join(a, b Value) Value {
 }
 
 // repeat repeats a string or a list; ok is false for other values.
-func (in *interp) repeat(v Value, n int64) (out Value, ok bool) {
+func repeat(m *meter, v Value, n int64) (out Value, ok bool) {
 	size := 0
 	switch v := v.(type) {
 	case string:
@@ -81,13 +81,13 @@ func (in *interp) repeat(v Value, n int64) (out Value, ok bool) {
 		return nil, false
 	}
 	n = max(n, 0)
-	if size > 0 && n > int64(in.limits.Memory/size) {
-		panic(failure{limitf("more than %d bytes of values", in.limits.Memory)})
+	if size > 0 && n > int64(m.limits.Memory/size) {
+		panic(failure{limitf("more than %d bytes of values", m.limits.Memory)})
 	}
 	if size == 0 {
 		n = min(n, 1)
 	}
-	in.charge(size * int(n))
+	m.charge(size * int(n))
 	if s, isText := v.(string); isText {
 		return strings.Repeat(s, int(n)), true
 	}

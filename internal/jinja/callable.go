@@ -167,7 +167,7 @@ func (in *interp) call(callee Value, args *callArgs) Value {
 func (in *interp) evalArgs(a arguments, s *scope) *callArgs {
 	out := &callArgs{pos: in.evalAll(a.positional, s)}
 	if a.star != nil {
-		out.pos = append(out.pos, in.iterate(in.eval(a.star, s))...)
+		out.pos = append(out.pos, iterate(in.meter, in.eval(a.star, s))...)
 	}
 	for i, e := range a.named {
 		out.set(a.names[i], in.eval(e, s))

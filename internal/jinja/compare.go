@@ -4,13 +4,13 @@ import "strings"
 
 // equal implements Python's ==. Every visited value counts as a step, because nested lists with shared items can be
 // exponentially large.
-func (in *interp) equal(a, b Value) bool { return in.equalDepth(a, b, 0) }
+func equal(m *meter, a, b Value) bool { return equalDepth(m, a, b, 0) }
 
-func (in *interp) equalDepth(a, b Value, depth int) bool {
+func equalDepth(m *meter, a, b Value, depth int) bool {
 	if depth > maxDataDepth {
 		panic(failure{limitf("value nested deeper than %d levels", maxDataDepth)})
 	}
-	in.touch(a)
+	m.touch(a)
 	a, b = unmarked(a), unmarked(b)
 	if ai, af, aInt, ok := number(a); ok {
 		bi, bf, bInt, ok := number(b)
@@ -26,7 +26,7 @@ func (in *interp) equalDepth(a, b Value, depth int) bool {
 			return a == b
 		}
 		for i := range a.Items {
-			if !in.equalDepth(a.Items[i], b.Items[i], depth+1) {
+			if !equalDepth(m, a.Items[i], b.Items[i], depth+1) {
 				return false
 			}
 		}
@@ -38,7 +38,7 @@ func (in *interp) equalDepth(a, b Value, depth int) bool {
 		}
 		for i, key := range a.keys {
 			other, found := b.lookup(key)
-			if !found || !in.equalDepth(a.vals[i], other, depth+1) {
+			if !found || !equalDepth(m, a.vals[i], other, depth+1) {
 				return false
 			}
 		}
@@ -53,10 +53,10 @@ func (in *interp) equalDepth(a, b Value, depth int) bool {
 }
 
 // order returns -1, 0 or 1 for values that Python can order.
-func (in *interp) order(a, b Value) int { return in.orderDepth(a, b, 0) }
+func order(m *meter, a, b Value) int { return orderDepth(m, a, b, 0) }
 
-func (in *interp) orderDepth(a, b Value, depth int) int {
-	in.touch(a)
+func orderDepth(m *meter, a, b Value, depth int) int {
+	m.touch(a)
 	ai, af, aInt, aOK := number(a)
 	bi, bf, bInt, bOK := number(b)
 	switch {
@@ -74,11 +74,11 @@ func (in *interp) orderDepth(a, b Value, depth int) int {
 	bl, bList := b.(*List)
 	if aList && bList && al.Tuple == bl.Tuple && depth < maxDataDepth {
 		for i := range min(len(al.Items), len(bl.Items)) {
-			same := in.equal(al.Items[i], bl.Items[i])
+			same := equal(m, al.Items[i], bl.Items[i])
 			if same {
 				continue
 			}
-			return in.orderDepth(al.Items[i], bl.Items[i], depth+1)
+			return orderDepth(m, al.Items[i], bl.Items[i], depth+1)
 		}
 		return sign(len(al.Items) < len(bl.Items), len(al.Items) > len(bl.Items))
 	}
@@ -96,8 +96,8 @@ func sign(less, greater bool) int {
 }
 
 // holds implements Python's "item in container".
-func (in *interp) holds(container, item Value) bool {
-	in.touch(container, item)
+func holds(m *meter, container, item Value) bool {
+	m.touch(container, item)
 	switch c := unmarked(container).(type) {
 	case string:
 		s, ok := asString(item)
@@ -108,7 +108,7 @@ func (in *interp) holds(container, item Value) bool {
 		return strings.Contains(c, s)
 	case *List:
 		for _, x := range c.Items {
-			if in.equal(x, item) {
+			if equal(m, x, item) {
 				return true
 			}
 		}

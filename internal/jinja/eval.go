@@ -38,11 +38,11 @@ func (in *interp) evalNode(e expr, s *scope) Value {
 		return in.evalCompare(e, s)
 	case *attrExpr:
 		object := in.eval(e.object, s)
-		return in.attr(object, e.name)
+		return attr(in.meter, object, e.name)
 	case *itemExpr:
 		object := in.eval(e.object, s)
 		key := in.eval(e.key, s)
-		return in.item(object, key)
+		return itemAt(in.meter, object, key)
 	case *sliceExpr:
 		return in.evalSlice(e, s)
 	case *callExpr:
@@ -115,7 +115,7 @@ func (in *interp) evalBinary(e *binaryExpr, s *scope) Value {
 				v = in.eval(b.right, s)
 			}
 		default:
-			v = in.arithmetic(b.op, v, in.eval(b.right, s))
+			v = arithmetic(in.meter, b.op, v, in.eval(b.right, s))
 		}
 	}
 	return v
@@ -144,7 +144,7 @@ func (in *interp) evalUnary(e *unaryExpr, s *scope) Value {
 	case e.op == "+":
 		return f
 	case isInt:
-		return in.arithmetic("-", int64(0), i)
+		return arithmetic(in.meter, "-", int64(0), i)
 	}
 	return -f
 }
@@ -155,7 +155,7 @@ func (in *interp) evalCompare(e *compareExpr, s *scope) Value {
 	left := in.eval(e.first, s)
 	for i, op := range e.ops {
 		right := in.eval(e.rest[i], s)
-		if !in.compare(op, left, right) {
+		if !compare(in.meter, op, left, right) {
 			return false
 		}
 		left = right
@@ -163,18 +163,18 @@ func (in *interp) evalCompare(e *compareExpr, s *scope) Value {
 	return true
 }
 
-func (in *interp) compare(op string, left, right Value) bool {
+func compare(m *meter, op string, left, right Value) bool {
 	switch op {
 	case "==":
-		return in.equal(left, right)
+		return equal(m, left, right)
 	case "!=":
-		return !in.equal(left, right)
+		return !equal(m, left, right)
 	case "in":
-		return in.holds(right, left)
+		return holds(m, right, left)
 	case "not in":
-		return !in.holds(right, left)
+		return !holds(m, right, left)
 	}
-	c := in.order(left, right)
+	c := order(m, left, right)
 	switch op {
 	case "<":
 		return c < 0
@@ -189,7 +189,7 @@ func (in *interp) compare(op string, left, right Value) bool {
 func (in *interp) evalTest(e *testExpr, s *scope) Value {
 	operand := in.eval(e.operand, s)
 	args := in.evalArgs(e.args, s)
-	return in.test(e.name, operand, args.pos)
+	return testValue(in.meter, e.name, operand, args.pos)
 }
 
 // filterChain applies the filters of a block to its text, which replaces the nil operand of the innermost filter.
@@ -208,5 +208,5 @@ func (in *interp) filterChain(e expr, text Value, s *scope) Value {
 func (in *interp) applyFilter(e *filterExpr, operand Value, s *scope) Value {
 	args := in.evalArgs(e.args, s)
 	in.at = e.at
-	return in.filter(e.name, operand, args)
+	return filter(in.meter, e.name, operand, args)
 }

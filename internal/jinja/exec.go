@@ -77,7 +77,7 @@ func (in *interp) execIf(st *ifStmt, s *scope) signal {
 func (in *interp) execFor(st *forStmt, s *scope) {
 	v := in.eval(st.iter, s)
 	in.at = st.iter.place()
-	items := in.iterate(v)
+	items := iterate(in.meter, v)
 	if st.filter != nil {
 		items = in.filterItems(st, items, s)
 	}

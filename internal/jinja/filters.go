@@ -27,8 +27,8 @@ func init() {
 		"escape":     takes(escapeFilter),
 		"first":      edgeFilter(true),
 		"float":      takes(floatFilter, "default"),
-		"format": func(in *interp, v Value, a *callArgs) Value {
-			return in.percentFormat(text(v), newTuple(a.pos...))
+		"format": func(m *meter, v Value, a *callArgs) Value {
+			return percentFormat(m, text(v), newTuple(a.pos...))
 		},
 		"indent":     takes(indentFilter, "width", "first", "blank"),
 		"int":        takes(intFilter, "default", "base"),
@@ -46,7 +46,7 @@ func init() {
 		"replace":    ofText("replace"),
 		"reverse":    reverseFilter,
 		"round":      takes(roundFilter, "precision", "method"),
-		"safe":       func(_ *interp, v Value, _ *callArgs) Value { return v },
+		"safe":       func(_ *meter, v Value, _ *callArgs) Value { return v },
 		"select":     selectFilter(true),
 		"selectattr": selectAttrFilter(true),
 		"sort":       takes(sortFilter, "reverse", "case_sensitive", "attribute"),
@@ -60,35 +60,35 @@ func init() {
 	}
 }
 
-func (in *interp) filter(name string, v Value, a *callArgs) Value {
+func filter(m *meter, name string, v Value, a *callArgs) Value {
 	f, ok := filterTable[name]
 	if !ok {
 		panic(runtimef("unknown filter '%s'", name))
 	}
-	in.touch(v)
+	m.touch(v)
 	a.fn = name
-	return f(in, v, a)
+	return f(m, v, a)
 }
 
 // ofText returns a filter that applies a string method to the text of a value.
 func ofText(method string) filterFunc {
-	return func(in *interp, v Value, a *callArgs) Value { return stringMethods[method](in, in.printed(v), a) }
+	return func(m *meter, v Value, a *callArgs) Value { return stringMethods[method](m, m.printed(v), a) }
 }
 
 // stringFilter converts a value to text.
-func stringFilter(in *interp, v Value, _ []Value) Value {
-	return in.newText(text(v))
+func stringFilter(m *meter, v Value, _ []Value) Value {
+	return m.newText(text(v))
 }
 
-func escapeFilter(in *interp, v Value, _ []Value) Value {
-	return in.newText(text(v).Map(htmlEscapes.Replace))
+func escapeFilter(m *meter, v Value, _ []Value) Value {
+	return m.newText(text(v).Map(htmlEscapes.Replace))
 }
 
 var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
 // titleFilter capitalises each word; words end at spaces, hyphens and opening brackets.
-func titleFilter(in *interp, v Value, _ []Value) Value {
-	return in.newText(rewrite(text(v), func(s string) string {
+func titleFilter(m *meter, v Value, _ []Value) Value {
+	return m.newText(rewrite(text(v), func(s string) string {
 		var b strings.Builder
 		for s != "" {
 			end := strings.IndexFunc(s, func(r rune) bool { return isSpace(r) || strings.ContainsRune("-({[<", r) })
@@ -103,7 +103,7 @@ func titleFilter(in *interp, v Value, _ []Value) Value {
 	}))
 }
 
-func lengthFilter(_ *interp, v Value, _ *callArgs) Value {
+func lengthFilter(_ *meter, v Value, _ *callArgs) Value {
 	n, ok := length(v)
 	if !ok {
 		panic(runtimef("%s has no length", typeName(v)))
@@ -111,7 +111,7 @@ func lengthFilter(_ *interp, v Value, _ *callArgs) Value {
 	return int64(n)
 }
 
-func defaultFilter(_ *interp, v Value, args []Value) Value {
+func defaultFilter(_ *meter, v Value, args []Value) Value {
 	_, undefined := v.(Undefined)
 	if !undefined && (!flag(args[1]) || truth(v)) {
 		return v
@@ -119,8 +119,8 @@ func defaultFilter(_ *interp, v Value, args []Value) Value {
 	return orElse(args[0], "")
 }
 
-func tojsonFilter(in *interp, v Value, args []Value) Value {
-	style := jsonStyle{itemSep: ", ", keySep: ": ", maxLength: max(1, in.limits.Memory-in.memory)}
+func tojsonFilter(m *meter, v Value, args []Value) Value {
+	style := jsonStyle{itemSep: ", ", keySep: ": ", maxLength: max(1, m.limits.Memory-m.memory)}
 	style.ascii, style.sortKeys = flag(args[0]), flag(args[3])
 	if given(args[1]) {
 		style.pretty, style.itemSep, style.indent = true, ",", marginText(args[1])
@@ -129,7 +129,7 @@ func tojsonFilter(in *interp, v Value, args []Value) Value {
 		pair := unpackValue(args[2], 2)
 		style.itemSep, style.keySep = textArg(pair[0]), textArg(pair[1])
 	}
-	return in.newText(dumps(v, style))
+	return m.newText(dumps(v, style))
 }
 
 // marginText returns an indentation given as text or as a number of spaces.
@@ -146,9 +146,9 @@ func marginText(v Value) string {
 	panic(runtimef("an indentation must be a number or a string, not %s", typeName(v)))
 }
 
-func indentFilter(in *interp, v Value, args []Value) Value {
+func indentFilter(m *meter, v Value, args []Value) Value {
 	margin := marginText(orElse(args[0], int64(4)))
-	body := in.printed(v)
+	body := m.printed(v)
 	parts := lines(body)
 	if len(parts) == 0 || endsLine(body.String()) {
 		parts = append(parts, mark.Text{})
@@ -162,13 +162,13 @@ func indentFilter(in *interp, v Value, args []Value) Value {
 		if i == 0 && first || i > 0 && (part.String() != "" || blank) {
 			b.WriteString(margin)
 		}
-		in.add(&b, part)
-		in.charge(len(margin) + 1)
+		m.add(&b, part)
+		m.charge(len(margin) + 1)
 	}
 	return textValue(b.Text())
 }
 
-func intFilter(_ *interp, v Value, args []Value) Value {
+func intFilter(_ *meter, v Value, args []Value) Value {
 	other := orElse(args[0], int64(0))
 	base := int64(10)
 	if n, ok := args[1].(int64); ok && (n == 0 || n >= 2 && n <= 36) {
@@ -200,7 +200,7 @@ func trimBase(text string, base int64) string {
 	return strings.TrimPrefix(strings.ToLower(text), map[int64]string{16: "0x", 8: "0o", 2: "0b"}[base])
 }
 
-func floatFilter(_ *interp, v Value, args []Value) Value {
+func floatFilter(_ *meter, v Value, args []Value) Value {
 	if text, ok := asString(v); ok {
 		if f, err := strconv.ParseFloat(strings.TrimFunc(text, isSpace), 64); err == nil {
 			return f
@@ -211,7 +211,7 @@ func floatFilter(_ *interp, v Value, args []Value) Value {
 	return orElse(args[0], 0.0)
 }
 
-func roundFilter(_ *interp, v Value, args []Value) Value {
+func roundFilter(_ *meter, v Value, args []Value) Value {
 	_, f, isInt, ok := number(v)
 	if !ok {
 		panic(runtimef("round needs a number, not %s", typeName(v)))
@@ -243,7 +243,7 @@ func roundFilter(_ *interp, v Value, args []Value) Value {
 	panic(runtimef("round method must be common, ceil or floor, not %s", method))
 }
 
-func absFilter(_ *interp, v Value, _ *callArgs) Value {
+func absFilter(_ *meter, v Value, _ *callArgs) Value {
 	i, f, isInt, ok := number(v)
 	switch {
 	case !ok:

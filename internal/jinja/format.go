@@ -12,7 +12,7 @@ import (
 const maxFieldWidth = 1000
 
 // percentFormat implements Python's "text %s" % value for the conversions s, r, d, i, x, X, o, f, e, g and %.
-func (in *interp) percentFormat(pattern mark.Text, value Value) Value {
+func percentFormat(m *meter, pattern mark.Text, value Value) Value {
 	format := pattern.String()
 	args := []Value{value}
 	if list, ok := value.(*List); ok && list.Tuple {
@@ -39,7 +39,7 @@ func (in *interp) percentFormat(pattern mark.Text, value Value) Value {
 		if len(args) == 0 {
 			panic(runtimef("format has more conversions than values"))
 		}
-		in.add(&b, convert(format[spec:i], format[i], args[0]))
+		m.add(&b, convert(format[spec:i], format[i], args[0]))
 		args = args[1:]
 	}
 	if len(args) > 0 {
@@ -47,7 +47,7 @@ func (in *interp) percentFormat(pattern mark.Text, value Value) Value {
 			panic(runtimef("format has fewer conversions than values"))
 		}
 	}
-	return in.newText(b.Text())
+	return m.newText(b.Text())
 }
 
 // convert formats one value with a conversion; flags is "%" with flags, width and precision.
@@ -93,7 +93,7 @@ func padded(flags string, t mark.Text) mark.Text {
 }
 
 // formatString implements str.format for the fields {}, {0} and {name}, without format specifications.
-func formatString(in *interp, t mark.Text, a *callArgs) Value {
+func formatString(m *meter, t mark.Text, a *callArgs) Value {
 	s := t.String()
 	var b mark.Builder
 	next := 0
@@ -115,10 +115,10 @@ func formatString(in *interp, t mark.Text, a *callArgs) Value {
 		if end < 0 {
 			panic(runtimef("format: '{' is not closed"))
 		}
-		in.add(&b, text(formatField(s[i+1:i+end], &next, a)))
+		m.add(&b, text(formatField(s[i+1:i+end], &next, a)))
 		i += end
 	}
-	return in.newText(b.Text())
+	return m.newText(b.Text())
 }
 
 func formatField(field string, next *int, a *callArgs) Value {

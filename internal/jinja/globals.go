@@ -48,32 +48,35 @@ func callRange(in *interp, a *callArgs) Value {
 	return &List{Items: items}
 }
 
-func callDict(in *interp, a *callArgs) Value {
+func callDict(in *interp, a *callArgs) Value { return newDict(in.meter, a) }
+
+// newDict makes a mapping of the arguments of dict().
+func newDict(m *meter, a *callArgs) *Dict {
 	d := NewDict()
 	if len(a.pos) > 1 {
 		panic(runtimef("dict takes at most one positional argument"))
 	}
 	for _, v := range a.pos {
-		in.fill(d, v)
+		fill(m, d, v)
 	}
 	for i, name := range a.names {
 		d.Set(name, a.vals[i])
 	}
-	in.charge(4 * valueBytes * d.Len())
+	m.charge(4 * valueBytes * d.Len())
 	return d
 }
 
 // fill adds a mapping, or a list of pairs, to a mapping.
-func (in *interp) fill(d *Dict, v Value) {
+func fill(m *meter, d *Dict, v Value) {
 	if other, ok := v.(*Dict); ok {
 		for i, key := range other.keys {
 			d.set(key, other.vals[i])
 		}
 		return
 	}
-	for _, item := range in.iterate(v) {
+	for _, item := range iterate(m, v) {
 		pair := unpackValue(item, 2)
-		in.touch(pair[0])
+		m.touch(pair[0])
 		if !d.set(pair[0], pair[1]) {
 			panic(runtimef("%s cannot be a key", typeName(pair[0])))
 		}
@@ -81,7 +84,7 @@ func (in *interp) fill(d *Dict, v Value) {
 }
 
 func callNamespace(in *interp, a *callArgs) Value {
-	return &namespace{callDict(in, a).(*Dict)}
+	return &namespace{newDict(in.meter, a)}
 }
 
 func callRaise(_ *interp, a *callArgs) Value {

@@ -6,13 +6,19 @@ import (
 	"sparrow/internal/mark"
 )
 
-// interp is the state of rendering one template.
+// meter counts the work and the memory of rendering one template, and fails above the limits. Operations on values need
+// nothing else of the interpreter.
+type meter struct {
+	limits Limits
+	steps  int
+	memory int
+}
+
+// interp is the state of rendering one template: it evaluates the nodes of the template.
 type interp struct {
-	limits  Limits
-	steps   int
+	*meter
 	depth   int
-	at      pos // position of the innermost node that is being evaluated
-	memory  int
+	at      pos           // position of the innermost node that is being evaluated
 	out     *mark.Builder // destination of output: the result, or the text of a captured block
 	root    *scope
 	globals map[string]Value
@@ -36,7 +42,7 @@ func (s *scope) set(name string, v Value) {
 }
 
 func newInterp(limits Limits, o Options) *interp {
-	in := &interp{limits: limits, out: &mark.Builder{}, now: o.Now, globals: globalTable}
+	in := &interp{meter: &meter{limits: limits}, out: &mark.Builder{}, now: o.Now, globals: globalTable}
 	// The given values are in an outer scope, so that the template can shadow but not change them.
 	in.root = &scope{parent: &scope{vars: o.Vars}}
 	return in
@@ -62,9 +68,9 @@ func (in *interp) lookup(s *scope, name string) Value {
 }
 
 // step counts one step of work, and fails above the limit.
-func (in *interp) step() {
-	if in.steps++; in.steps > in.limits.Steps {
-		panic(failure{limitf("more than %d steps", in.limits.Steps)})
+func (m *meter) step() {
+	if m.steps++; m.steps > m.limits.Steps {
+		panic(failure{limitf("more than %d steps", m.limits.Steps)})
 	}
 }
 
@@ -73,40 +79,40 @@ const bytesPerStep = 64
 
 // touch counts the steps of an operation that reads whole values, such as a search in a long string. Lists need no
 // count, because the code that reads their items counts steps; a tuple may be read as a whole, as a key.
-func (in *interp) touch(values ...Value) {
+func (m *meter) touch(values ...Value) {
 	for _, v := range values {
 		if s, ok := asString(v); ok {
-			in.steps += len(s) / bytesPerStep
+			m.steps += len(s) / bytesPerStep
 		} else if t, ok := v.(*List); ok && t.Tuple {
-			in.steps += len(t.Items)
-			in.touch(t.Items...)
+			m.steps += len(t.Items)
+			m.touch(t.Items...)
 		}
 	}
-	in.step()
+	m.step()
 }
 
 // printed converts a value to text, and counts the memory of the conversion.
-func (in *interp) printed(v Value) mark.Text {
+func (m *meter) printed(v Value) mark.Text {
 	t := text(v)
 	if _, ok := asText(v); !ok {
-		in.charge(len(t.String()))
+		m.charge(len(t.String()))
 	}
 	return t
 }
 
 // charge counts memory before it is allocated, and fails above the limit.
-func (in *interp) charge(bytes int) {
-	if bytes > in.limits.Memory-in.memory {
-		panic(failure{limitf("more than %d bytes of values", in.limits.Memory)})
+func (m *meter) charge(bytes int) {
+	if bytes > m.limits.Memory-m.memory {
+		panic(failure{limitf("more than %d bytes of values", m.limits.Memory)})
 	}
-	in.memory += bytes
+	m.memory += bytes
 }
 
 // valueBytes is the memory of a list item in bytes.
 const valueBytes = 16
 
-func (in *interp) newList(items []Value) Value {
-	in.charge(valueBytes * len(items))
+func (m *meter) newList(items []Value) Value {
+	m.charge(valueBytes * len(items))
 	return &List{Items: items}
 }
 
@@ -118,9 +124,9 @@ func (in *interp) write(t mark.Text) {
 }
 
 // add appends text to b, and counts the memory of the text.
-func (in *interp) add(b *mark.Builder, t mark.Text) {
+func (m *meter) add(b *mark.Builder, t mark.Text) {
 	b.Write(t)
-	in.charge(len(t.String()) + valueBytes*len(t.Spans()))
+	m.charge(len(t.String()) + valueBytes*len(t.Spans()))
 }
 
 // capture executes statements and returns their output as a value.

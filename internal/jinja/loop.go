@@ -56,7 +56,7 @@ func (l *loopState) cycle(_ *interp, a *callArgs) Value {
 
 func (l *loopState) changedCall(in *interp, a *callArgs) Value {
 	now := newTuple(a.pos...)
-	if l.seen && in.equal(l.changed, now) {
+	if l.seen && equal(in.meter, l.changed, now) {
 		return false
 	}
 	l.changed, l.seen = now, true

@@ -68,8 +68,8 @@ func unmarked(v Value) Value {
 }
 
 // newText returns a text as a value, and counts the memory of the text.
-func (in *interp) newText(t mark.Text) Value {
-	in.charge(len(t.String()) + valueBytes*len(t.Spans()))
+func (m *meter) newText(t mark.Text) Value {
+	m.charge(len(t.String()) + valueBytes*len(t.Spans()))
 	return textValue(t)
 }
 

@@ -171,11 +171,11 @@ func (p *parser) primary() expr {
 	case tokOperator:
 		switch t.text {
 		case "(":
-			return p.parenthesised(n)
+			return parenthesised(p, n)
 		case "[":
-			return &listExpr{n, p.items("]"), false}
+			return &listExpr{n, parseItems(p, "]"), false}
 		case "{":
-			return p.dict(n)
+			return parseDict(p, n)
 		}
 	}
 	p.fail(syntaxf(t.at, "expected an expression, found %v", t))
@@ -191,7 +191,7 @@ func intBase(text string) int {
 	return 10
 }
 
-func (p *parser) parenthesised(n node) expr {
+func parenthesised(p *parser, n node) expr {
 	if p.skipOp(")") {
 		return &listExpr{n, nil, true}
 	}
@@ -200,8 +200,8 @@ func (p *parser) parenthesised(n node) expr {
 	return e
 }
 
-// items parses expressions separated by commas, up to the closing bracket end.
-func (p *parser) items(end string) []expr {
+// parseItems parses expressions separated by commas, up to the closing bracket end.
+func parseItems(p *parser, end string) []expr {
 	var items []expr
 	for p.more(end, len(items) == 0) {
 		items = append(items, p.expression(true))
@@ -209,7 +209,7 @@ func (p *parser) items(end string) []expr {
 	return items
 }
 
-func (p *parser) dict(n node) expr {
+func parseDict(p *parser, n node) expr {
 	d := &dictExpr{node: n}
 	for p.more("}", len(d.keys) == 0) {
 		d.keys = append(d.keys, p.expression(true))

@@ -1,7 +1,7 @@
 package jinja
 
-// signature parses the parameters of a macro: "(a, b=1)".
-func (p *parser) signature(m *macroDef) {
+// parseSignature parses the parameters of a macro: "(a, b=1)".
+func parseSignature(p *parser, m *macroDef) {
 	p.expectOp("(")
 	for p.err == nil && !p.isOp(")") {
 		if len(m.params) > 0 {
@@ -19,10 +19,10 @@ func (p *parser) signature(m *macroDef) {
 }
 
 // macroBody parses the body of a macro, in which break and continue of enclosing loops are not allowed.
-func (p *parser) macroBody(m *macroDef, end string) {
+func macroBody(p *parser, m *macroDef, end string) {
 	loops, first := p.loops, p.at
 	p.loops = 0
-	m.body = p.simpleBody(end)
+	m.body = simpleBody(p, end)
 	p.loops = loops
 	for _, t := range p.tokens[first:p.at] {
 		m.varargs = m.varargs || t.kind == tokName && t.text == "varargs"
@@ -30,28 +30,28 @@ func (p *parser) macroBody(m *macroDef, end string) {
 	}
 }
 
-func (p *parser) macroStatement(n node) stmt {
+func macroStatement(p *parser, n node) stmt {
 	m := &macroDef{name: p.expectName().text}
-	p.signature(m)
-	p.macroBody(m, "endmacro")
+	parseSignature(p, m)
+	macroBody(p, m, "endmacro")
 	return &macroStmt{n, m}
 }
 
-func (p *parser) callStatement(n node) stmt {
+func callStatement(p *parser, n node) stmt {
 	m := &macroDef{name: "caller"}
 	if p.isOp("(") {
-		p.signature(m)
+		parseSignature(p, m)
 	}
 	e := p.expression(true)
 	call, ok := e.(*callExpr)
 	if !ok {
 		p.fail(syntaxf(e.place(), "expected a call"))
 	}
-	p.macroBody(m, "endcall")
+	macroBody(p, m, "endcall")
 	return &callStmt{n, m, call}
 }
 
-func (p *parser) withStatement(n node) stmt {
+func withStatement(p *parser, n node) stmt {
 	s := &withStmt{node: n}
 	for p.err == nil && p.peek().kind != tokBlockEnd {
 		if len(s.names) > 0 {
@@ -61,11 +61,11 @@ func (p *parser) withStatement(n node) stmt {
 		p.expectOp("=")
 		s.values = append(s.values, p.expression(true))
 	}
-	s.body = p.simpleBody("endwith")
+	s.body = simpleBody(p, "endwith")
 	return s
 }
 
-func (p *parser) filterStatement(n node) stmt {
+func filterStatement(p *parser, n node) stmt {
 	f := p.filters(p.filterName(nil)) // the first filter has no bar before it
-	return &filterStmt{n, f, p.simpleBody("endfilter")}
+	return &filterStmt{n, f, simpleBody(p, "endfilter")}
 }

@@ -134,32 +134,32 @@ func (p *parser) body(ends ...string) ([]stmt, string) {
 			if slices.Contains(ends, word.text) {
 				return out, word.text
 			}
-			out = append(out, p.statement(word))
+			out = append(out, parseStatement(p, word))
 		default:
 			p.fail(syntaxf(t.at, "unexpected %v", t))
 		}
 	}
 }
 
-func (p *parser) statement(word token) stmt {
+func parseStatement(p *parser, word token) stmt {
 	n := node{word.at}
 	switch word.text {
 	case "if":
-		return p.ifStatement(n)
+		return ifStatement(p, n)
 	case "for":
-		return p.forStatement(n)
+		return forStatement(p, n)
 	case "set":
-		return p.setStatement(n)
+		return setStatement(p, n)
 	case "macro":
-		return p.macroStatement(n)
+		return macroStatement(p, n)
 	case "call":
-		return p.callStatement(n)
+		return callStatement(p, n)
 	case "with":
-		return p.withStatement(n)
+		return withStatement(p, n)
 	case "filter":
-		return p.filterStatement(n)
+		return filterStatement(p, n)
 	case "generation":
-		return &groupStmt{n, p.simpleBody("endgeneration")}
+		return &groupStmt{n, simpleBody(p, "endgeneration")}
 	case "break", "continue":
 		if p.loops == 0 {
 			p.fail(syntaxf(word.at, "%s outside of a loop", word.text))
@@ -178,14 +178,14 @@ func (p *parser) statement(word token) stmt {
 }
 
 // simpleBody parses the end of the opening tag, a body, and a closing tag with only its name.
-func (p *parser) simpleBody(end string) []stmt {
+func simpleBody(p *parser, end string) []stmt {
 	p.blockEnd()
 	body, _ := p.body(end)
 	p.blockEnd()
 	return body
 }
 
-func (p *parser) ifStatement(n node) stmt {
+func ifStatement(p *parser, n node) stmt {
 	s := &ifStmt{node: n}
 	for {
 		s.tests = append(s.tests, p.tuple(false))
@@ -195,7 +195,7 @@ func (p *parser) ifStatement(n node) stmt {
 		switch end {
 		case "elif":
 		case "else":
-			s.other = p.simpleBody("endif")
+			s.other = simpleBody(p, "endif")
 			return s
 		default:
 			p.blockEnd()
@@ -204,9 +204,9 @@ func (p *parser) ifStatement(n node) stmt {
 	}
 }
 
-func (p *parser) forStatement(n node) stmt {
+func forStatement(p *parser, n node) stmt {
 	s := &forStmt{node: n}
-	s.targets = p.targets(false)
+	s.targets = parseTargets(p, false)
 	if !p.skipName("in") {
 		p.expected("'in'")
 	}
@@ -224,19 +224,19 @@ func (p *parser) forStatement(n node) stmt {
 	p.loops--
 	s.body = body
 	if end == "else" {
-		s.other = p.simpleBody("endfor")
+		s.other = simpleBody(p, "endfor")
 	} else {
 		p.blockEnd()
 	}
 	return s
 }
 
-// targets parses "a", "a, b" or "(a, b)"; attrs allows attributes of namespaces.
-func (p *parser) targets(attrs bool) targets {
+// parseTargets parses "a", "a, b" or "(a, b)"; attrs allows attributes of namespaces.
+func parseTargets(p *parser, attrs bool) targets {
 	var ts targets
 	paren := p.skipOp("(")
 	for {
-		ts.list = append(ts.list, p.target(attrs))
+		ts.list = append(ts.list, parseTarget(p, attrs))
 		if !p.skipOp(",") {
 			break
 		}
@@ -251,7 +251,7 @@ func (p *parser) targets(attrs bool) targets {
 	return ts
 }
 
-func (p *parser) target(attrs bool) target {
+func parseTarget(p *parser, attrs bool) target {
 	name := p.expectName()
 	if reserved[name.text] {
 		p.fail(syntaxf(name.at, "cannot assign to '%s'", name.text))
@@ -263,8 +263,8 @@ func (p *parser) target(attrs bool) target {
 	return t
 }
 
-func (p *parser) setStatement(n node) stmt {
-	ts := p.targets(true)
+func setStatement(p *parser, n node) stmt {
+	ts := parseTargets(p, true)
 	if p.skipOp("=") {
 		value := p.tuple(true)
 		p.blockEnd()
@@ -274,7 +274,7 @@ func (p *parser) setStatement(n node) stmt {
 		p.expected("'='")
 	}
 	filter := p.filters(nil)
-	return &setBlockStmt{n, ts.list[0], filter, p.simpleBody("endset")}
+	return &setBlockStmt{n, ts.list[0], filter, simpleBody(p, "endset")}
 }
 
 // reserved lists the names of constants, which cannot be assigned.

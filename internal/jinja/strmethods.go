@@ -31,7 +31,7 @@ var stringMethods = map[string]stringMethod{
 	"isalnum":      classMethod(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }),
 	"split":        splitMethod(false),
 	"rsplit":       splitMethod(true),
-	"splitlines":   takes(func(in *interp, t mark.Text, _ []Value) Value { return in.texts(lines(t)) }),
+	"splitlines":   takes(func(m *meter, t mark.Text, _ []Value) Value { return m.texts(lines(t)) }),
 	"partition":    takes(partitionMethod, "sep"),
 	"replace":      takes(replaceString, "old", "new", "count"),
 	"join":         takes(joinString, "items"),
@@ -44,7 +44,7 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f 
 
 // trimMethod returns strip, lstrip or rstrip, which remove white space or the given characters.
 func trimMethod(left, right bool) stringMethod {
-	return takes(func(_ *interp, t mark.Text, args []Value) Value {
+	return takes(func(_ *meter, t mark.Text, args []Value) Value {
 		drop := isSpace
 		if given(args[0]) {
 			chars := textArg(args[0])
@@ -63,13 +63,13 @@ func trimMethod(left, right bool) stringMethod {
 }
 
 func mapMethod(f func(string) string) stringMethod {
-	return takes(func(in *interp, t mark.Text, _ []Value) Value {
-		return in.newText(rewrite(t, f))
+	return takes(func(m *meter, t mark.Text, _ []Value) Value {
+		return m.newText(rewrite(t, f))
 	})
 }
 
 func affixMethod(has func(s, affix string) bool) stringMethod {
-	return takes(func(_ *interp, t mark.Text, args []Value) Value {
+	return takes(func(_ *meter, t mark.Text, args []Value) Value {
 		affixes := []Value{args[0]}
 		if list, ok := args[0].(*List); ok && list.Tuple {
 			affixes = list.Items
@@ -84,7 +84,7 @@ func affixMethod(has func(s, affix string) bool) stringMethod {
 }
 
 func cutMethod(cut func(s, affix string) (from, to int)) stringMethod {
-	return takes(func(_ *interp, t mark.Text, args []Value) Value {
+	return takes(func(_ *meter, t mark.Text, args []Value) Value {
 		from, to := cut(t.String(), textArg(args[0]))
 		return textValue(t.Cut(from, to))
 	}, "affix")
@@ -97,7 +97,7 @@ func afterPrefix(s, affix string) (from, to int) {
 func beforeSuffix(s, affix string) (from, to int) { return 0, len(strings.TrimSuffix(s, affix)) }
 
 func findMethod(find func(s, sub string) int) stringMethod {
-	return takes(func(_ *interp, t mark.Text, args []Value) Value {
+	return takes(func(_ *meter, t mark.Text, args []Value) Value {
 		s := t.String()
 		i := find(s, textArg(args[0]))
 		if i < 0 {
@@ -108,7 +108,7 @@ func findMethod(find func(s, sub string) int) stringMethod {
 }
 
 func classMethod(is func(rune) bool) stringMethod {
-	return takes(func(_ *interp, t mark.Text, _ []Value) Value {
+	return takes(func(_ *meter, t mark.Text, _ []Value) Value {
 		s := t.String()
 		for _, r := range s {
 			if !is(r) {
@@ -123,13 +123,13 @@ func classMethod(is func(rune) bool) stringMethod {
 func countArg(v Value) int { return int(max(-1, min(intArg(orElse(v, int64(-1))), 1<<31))) }
 
 // texts returns a list of strings.
-func (in *interp) texts(parts []mark.Text) Value {
+func (m *meter) texts(parts []mark.Text) Value {
 	items := make([]Value, len(parts))
 	for i, p := range parts {
 		items[i] = textValue(p)
-		in.charge(valueBytes * len(p.Spans()))
+		m.charge(valueBytes * len(p.Spans()))
 	}
-	return in.newList(items)
+	return m.newList(items)
 }
 
 // between returns the parts of t between the spans cuts, which are in ascending order.
@@ -190,14 +190,14 @@ func words(s string) []mark.Span {
 // splitMethod returns split, or with last rsplit. They split a text at a separator, or at white space if none is given.
 // The part that is not split further keeps its white space.
 func splitMethod(last bool) stringMethod {
-	return takes(func(in *interp, t mark.Text, args []Value) Value {
+	return takes(func(m *meter, t mark.Text, args []Value) Value {
 		s, most := t.String(), countArg(args[1])
 		if given(args[0]) {
 			sep := textArg(args[0])
 			if sep == "" {
 				panic(runtimef("the separator is empty"))
 			}
-			return in.texts(between(t, occurrences(s, sep, most, last)))
+			return m.texts(between(t, occurrences(s, sep, most, last)))
 		}
 		at := words(s)
 		switch n := len(at); {
@@ -213,7 +213,7 @@ func splitMethod(last bool) stringMethod {
 		for i, w := range at {
 			parts[i] = t.Cut(w.Start, w.End)
 		}
-		return in.texts(parts)
+		return m.texts(parts)
 	}, "sep", "maxsplit")
 }
 
@@ -255,7 +255,7 @@ func endsLine(s string) bool {
 	return r != '\r' && isLineEnd(r)
 }
 
-func partitionMethod(_ *interp, t mark.Text, args []Value) Value {
+func partitionMethod(_ *meter, t mark.Text, args []Value) Value {
 	sep := textArg(args[0])
 	s := t.String()
 	i := strings.Index(s, sep)
@@ -265,7 +265,7 @@ func partitionMethod(_ *interp, t mark.Text, args []Value) Value {
 	return newTuple(textValue(t.Cut(0, i)), textValue(t.Cut(i, i+len(sep))), textValue(t.Cut(i+len(sep), len(s))))
 }
 
-func replaceString(in *interp, t mark.Text, args []Value) Value {
+func replaceString(m *meter, t mark.Text, args []Value) Value {
 	from := textArg(args[0])
 	textArg(args[1]) // check that the argument is a string
 	to := text(args[1])
@@ -277,7 +277,7 @@ func replaceString(in *interp, t mark.Text, args []Value) Value {
 		hits = min(hits, count)
 	}
 	size := len(s) + hits*max(0, len(to.String())-len(from)) + valueBytes*(len(t.Spans())+hits*len(to.Spans()))
-	in.charge(size)
+	m.charge(size)
 	if len(t.Spans()) == 0 && len(to.Spans()) == 0 || from == "" {
 		return textValue(rewrite(mixed(t, to), func(string) string {
 			return strings.Replace(s, from, to.String(), count)
@@ -301,27 +301,27 @@ func mixed(a, b mark.Text) mark.Text {
 	return b
 }
 
-func joinString(in *interp, sep mark.Text, args []Value) Value {
-	items := in.iterate(args[0])
+func joinString(m *meter, sep mark.Text, args []Value) Value {
+	items := iterate(m, args[0])
 	for _, item := range items {
 		textArg(item)
 	}
-	return in.joinItems(items, sep)
+	return joinItems(m, items, sep)
 }
 
 // joinItems concatenates the texts of items, with sep between them.
-func (in *interp) joinItems(items []Value, sep mark.Text) Value {
+func joinItems(m *meter, items []Value, sep mark.Text) Value {
 	var b mark.Builder
 	for i, item := range items {
 		if i > 0 {
-			in.add(&b, sep)
+			m.add(&b, sep)
 		}
-		in.add(&b, text(item))
+		m.add(&b, text(item))
 	}
 	return textValue(b.Text())
 }
 
-func countString(_ *interp, t mark.Text, args []Value) Value {
+func countString(_ *meter, t mark.Text, args []Value) Value {
 	return int64(strings.Count(t.String(), textArg(args[0])))
 }
 

@@ -3,7 +3,7 @@ package jinja
 import "strings"
 
 // testFunc evaluates "operand is name(args)".
-type testFunc func(in *interp, v Value, args []Value) bool
+type testFunc func(m *meter, v Value, args []Value) bool
 
 // testTable maps names to tests. It is read-only.
 var testTable = map[string]testFunc{
@@ -27,10 +27,10 @@ var testTable = map[string]testFunc{
 	"odd":         remainder(func(n int64) bool { return n%2 != 0 }),
 	"even":        remainder(func(n int64) bool { return n%2 == 0 }),
 	"divisibleby": withOperand(divisible),
-	"sameas": withOperand(func(_ *interp, v, w Value) bool {
+	"sameas": withOperand(func(_ *meter, v, w Value) bool {
 		return typeName(v) == typeName(w) && unmarked(v) == unmarked(w)
 	}),
-	"in": withOperand(func(in *interp, v, w Value) bool { return in.holds(w, v) }),
+	"in": withOperand(func(m *meter, v, w Value) bool { return holds(m, w, v) }),
 
 	"eq": comparing("=="), "equalto": comparing("=="), "==": comparing("=="),
 	"ne": comparing("!="), "!=": comparing("!="),
@@ -40,13 +40,13 @@ var testTable = map[string]testFunc{
 	"ge": comparing(">="), ">=": comparing(">="),
 }
 
-func (in *interp) test(name string, v Value, args []Value) bool {
+func testValue(m *meter, name string, v Value, args []Value) bool {
 	t, ok := testTable[name]
 	if !ok {
 		panic(runtimef("unknown test '%s'", name))
 	}
-	in.touch(v)
-	return t(in, v, args)
+	m.touch(v)
+	return t(m, v, args)
 }
 
 // inCase reports whether a value is a string with letters that change, a conversion to upper or lower case, does not
@@ -62,7 +62,7 @@ func isBig(v Value) bool {
 }
 
 func plain(f func(Value) bool) testFunc {
-	return func(_ *interp, v Value, args []Value) bool {
+	return func(_ *meter, v Value, args []Value) bool {
 		if len(args) > 0 {
 			panic(runtimef("this test takes no argument"))
 		}
@@ -70,24 +70,24 @@ func plain(f func(Value) bool) testFunc {
 	}
 }
 
-func withOperand(f func(in *interp, v, w Value) bool) testFunc {
-	return func(in *interp, v Value, args []Value) bool {
+func withOperand(f func(m *meter, v, w Value) bool) testFunc {
+	return func(m *meter, v Value, args []Value) bool {
 		if len(args) != 1 {
 			panic(runtimef("this test takes one argument, not %d", len(args)))
 		}
-		return f(in, v, args[0])
+		return f(m, v, args[0])
 	}
 }
 
 func comparing(op string) testFunc {
-	return withOperand(func(in *interp, v, w Value) bool { return in.compare(op, v, w) })
+	return withOperand(func(m *meter, v, w Value) bool { return compare(m, op, v, w) })
 }
 
 func remainder(f func(int64) bool) testFunc {
-	return func(_ *interp, v Value, _ []Value) bool { return f(intArg(v)) }
+	return func(_ *meter, v Value, _ []Value) bool { return f(intArg(v)) }
 }
 
-func divisible(_ *interp, v, w Value) bool {
+func divisible(_ *meter, v, w Value) bool {
 	d := intArg(w)
 	if d == 0 {
 		panic(runtimef("division by zero"))

@@ -165,7 +165,7 @@ func TestGraphsReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.run.Close()
-	held := dev.Reserved()
+	held := dev.MemoryUse().Scratch
 	if held == 0 {
 		t.Error("no scratch memory was reserved")
 	}
@@ -195,8 +195,8 @@ func TestGraphsReplay(t *testing.T) {
 	if _, g = decode(1); g.Captured != 1 || g.Held != 1 {
 		t.Errorf("the first pass of another shape was captured: counters %+v", g)
 	}
-	if dev.Reserved() != held {
-		t.Errorf("scratch memory grew from %d to %d bytes", held, dev.Reserved())
+	if dev.MemoryUse().Scratch != held {
+		t.Errorf("scratch memory grew from %d to %d bytes", held, dev.MemoryUse().Scratch)
 	}
 	// Memory that a graph may use was freed: the next pass uses plain launches, and the pass after it is captured
 	// again.

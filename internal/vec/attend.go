@@ -65,7 +65,7 @@ func (t *Tier) AttendsOnTiles() bool { return t.ops.newLatentAttend != nil }
 
 // NewLatentAttend returns attention over rows of LatentRow or LatentDim elements, or
 // nil for a tier without it.
-func (t *Tier) NewLatentAttend(width int) *LatentAttend {
+func NewLatentAttend(t *Tier, width int) *LatentAttend {
 	if width != LatentRow && width != LatentDim {
 		panic("vec: NewLatentAttend: the rows have an unsupported width")
 	}

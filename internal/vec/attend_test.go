@@ -97,10 +97,10 @@ func (f inFloat) Attend(i int, memory []byte, at, ahead []int, format RowFormat)
 
 // newAttention returns a tier's attention over latent rows, or nil.
 func newAttention(tier *Tier, width int) latentAttention {
-	if a := tier.NewLatentAttend(width); a != nil {
+	if a := NewLatentAttend(tier, width); a != nil {
 		return a
 	}
-	if a := tier.NewFloatAttend(width); a != nil {
+	if a := NewFloatAttend(tier, width); a != nil {
 		return inFloat{a}
 	}
 	return nil
@@ -118,7 +118,7 @@ func eachAttention(t *testing.T, run func(t *testing.T, a latentAttention)) {
 // eachLatent runs a test under every tier with attention over latent rows on tiles.
 func eachLatent(t *testing.T, run func(t *testing.T, a *LatentAttend)) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		if a := tier.NewLatentAttend(LatentRow); a != nil {
+		if a := NewLatentAttend(tier, LatentRow); a != nil {
 			run(t, a)
 		}
 	})

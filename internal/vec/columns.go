@@ -159,7 +159,7 @@ func (t *Tier) Tiled() bool { return t.ops.tiled != nil }
 // PackChunk packs piece i of x [m, k], whose rows are ldx apart.
 func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 	needMatrix("PackChunk", "x", len(x), c.m, c.k, ldx)
-	t.needChunk("PackChunk", c, i, partsF32)
+	needChunk(t, "PackChunk", c, i, partsF32)
 	t.ops.tiled.pack(c, i, x, ldx)
 }
 
@@ -168,7 +168,7 @@ func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("PackGathered", "x", len(x), rows, c.k, ldx)
 	needLen("PackGathered", "index", len(index), c.m)
-	t.needChunk("PackGathered", c, i, partsF32)
+	needChunk(t, "PackGathered", c, i, partsF32)
 	for _, r := range c.indexOf(i, index) {
 		if int(r) >= rows {
 			panic(fmt.Sprintf("vec: PackGathered: row %d is outside the %d rows", r, rows))
@@ -186,11 +186,11 @@ func (c *Columns) indexOf(i int, index []int32) []int32 {
 // PackChunkBF16 packs piece i of bfloat16 x [m, k].
 func (t *Tier) PackChunkBF16(c *Columns, i int, x []byte, ldx int) {
 	needMatrix("PackChunkBF16", "x", len(x)/2, c.m, c.k, ldx)
-	t.needChunk("PackChunkBF16", c, i, 1)
+	needChunk(t, "PackChunkBF16", c, i, 1)
 	t.ops.tiled.packBF16(c, i, x, ldx)
 }
 
-func (t *Tier) needChunk(method string, c *Columns, i, parts int) {
+func needChunk(t *Tier, method string, c *Columns, i, parts int) {
 	switch {
 	case !t.Tiled():
 		panic(fmt.Sprintf("vec: %s: tier %s has no packed columns", method, t.Name))

@@ -15,7 +15,7 @@ type floatAttend interface {
 }
 
 // NewFloatAttend returns attention over rows of LatentRow or LatentDim elements, or nil for a tier without it.
-func (t *Tier) NewFloatAttend(width int) *FloatAttend {
+func NewFloatAttend(t *Tier, width int) *FloatAttend {
 	if width != LatentRow && width != LatentDim {
 		panic("vec: NewFloatAttend: the rows have an unsupported width")
 	}

@@ -11,7 +11,7 @@ import (
 func eachFloat(t *testing.T, run func(t *testing.T, a *FloatAttend)) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, width := range []int{LatentRow, LatentDim} {
-			if a := tier.NewFloatAttend(width); a != nil {
+			if a := NewFloatAttend(tier, width); a != nil {
 				run(t, a)
 			}
 		}

@@ -199,7 +199,7 @@ func (w *GroupWeights) middle() (zero, factor float32) {
 }
 
 // widenScales writes the scales of row n as float32.
-func (t *Tier) widenScales(to []float32, w *GroupWeights, n int, factor float32) {
+func widenScales(t *Tier, to []float32, w *GroupWeights, n int, factor float32) {
 	from := w.Scale[n*w.LdScale*w.Type.size():]
 	switch w.Type {
 	case ScaleE4M3:
@@ -232,7 +232,7 @@ func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
 	scales, codes := make([]float32, groups), make([]int32, (k+n-1)/n*n)
 	middle, factor := w.middle()
 	for row := range c.N {
-		t.widenScales(scales, &w, row, factor)
+		widenScales(t, scales, &w, row, factor)
 		w.codes(codes[:k], row)
 		for m := c.M0; m < c.M1; m++ {
 			y, x := float32(0), c.X.unit(m)

@@ -262,7 +262,7 @@ func (s *groupScratch) widenScales(t *Tier, g *groupKernels, w *GroupWeights, j 
 			to[i] = num.FromF16(uint16(from[2*i]) | uint16(from[2*i+1])<<8)
 		}
 	default:
-		t.widenScales(to, w, j, 1)
+		widenScales(t, to, w, j, 1)
 	}
 }
 

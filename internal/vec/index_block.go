@@ -24,7 +24,7 @@ type indexScorer interface {
 }
 
 // NewIndexBlock returns an empty block.
-func (t *Tier) NewIndexBlock() *IndexBlock {
+func NewIndexBlock(t *Tier) *IndexBlock {
 	return &IndexBlock{score: t.ops.newIndexScorer()}
 }
 

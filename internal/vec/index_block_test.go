@@ -9,7 +9,7 @@ import (
 // is filled.
 func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		b := tier.NewIndexBlock()
+		b := NewIndexBlock(tier)
 		for _, heads := range []int{1, 16, 33, 64} {
 			for _, n := range []int{1, 15, 16, 17, 33, 150, IndexBlockKeys} {
 				q, w, keys, scales := queryAndKeys(uint64(heads*n), heads, n)
@@ -57,7 +57,7 @@ func BenchmarkIndexBlocks(b *testing.B) {
 			b.ReportMetric(2*heads*IndexDim*n*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
 		b.Run(tier.Name+"/shared", func(b *testing.B) {
-			blk := tier.NewIndexBlock()
+			blk := NewIndexBlock(tier)
 			blk.Append(keys, scales, IndexBlockKeys)
 			for b.Loop() {
 				blk.Scores(scores[:IndexBlockKeys], q, w, heads)

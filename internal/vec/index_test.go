@@ -100,7 +100,7 @@ func TestIndexScoresNaN(t *testing.T) {
 
 // IndexScoresFP8 scores n keys in separate blocks.
 func (t *Tier) IndexScoresFP8(scores []float32, q []byte, w []float32, keys, scales []byte, heads, n int) {
-	b := t.NewIndexBlock()
+	b := NewIndexBlock(t)
 	for at := 0; at < n; at += IndexBlockKeys {
 		m := min(IndexBlockKeys, n-at)
 		b.Reset(1)

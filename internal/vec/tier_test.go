@@ -79,7 +79,7 @@ func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 		if tier.Name == "go" {
 			continue
 		}
-		block := tier.NewIndexBlock()
+		block := NewIndexBlock(tier)
 		for name, call := range map[string]func(){
 			"MatMulF32":  func() { a.into(tier, testF32, y) },
 			"MatMulBF16": func() { a.into(tier, testBF16, y) },

@@ -19,7 +19,7 @@ type Cut struct {
 // TiledBF16 multiplies packed columns by bfloat16 weights [n, k], rows ldw apart. Every sum adds k in steps of 32, in
 // ascending order, for any M0, M1 and N.
 func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
-	if t.readyCut("TiledBF16", &c, InOrder, len(w)/2, c.X.k, ldw) {
+	if readyCut(t, "TiledBF16", &c, InOrder, len(w)/2, c.X.k, ldw) {
 		t.ops.tiled.bf16(c, w, ldw)
 	}
 }
@@ -28,7 +28,7 @@ func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
 // the scales.
 func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0 int) {
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
-	if t.readyCut("TiledFP8", &c, Halves, len(w), c.X.k, ldw) {
+	if readyCut(t, "TiledFP8", &c, Halves, len(w), c.X.k, ldw) {
 		needScales("TiledFP8", s, c.N, c.X.k)
 		t.ops.tiled.fp8(c, w, ldw, s)
 	}
@@ -47,7 +47,7 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	if c.X.k%2 != 0 || c.X.k > MostFP4 {
 		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row, want an even number of at most %d", c.X.k, MostFP4))
 	}
-	if t.readyCut("TiledFP4", &c, Nibbles, len(w), c.X.k/2, ldw) {
+	if readyCut(t, "TiledFP4", &c, Nibbles, len(w), c.X.k/2, ldw) {
 		needMatrix("TiledFP4", "scale", len(scale), c.N, (c.X.k+GroupFP4-1)/GroupFP4, ldScale)
 		t.ops.tiled.fp4(c, w, ldw, scale, ldScale)
 	}
@@ -55,7 +55,7 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 
 // readyCut checks a part of a product and reports whether anything is left to compute: for sums of no elements it has
 // already written zeros.
-func (t *Tier) readyCut(method string, c *Cut, o Order, lenW, cols, ldw int) bool {
+func readyCut(t *Tier, method string, c *Cut, o Order, lenW, cols, ldw int) bool {
 	if !t.Tiled() {
 		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))
 	}

@@ -14,9 +14,6 @@ func (t *Tier) Dot(a, b []float32) float32 {
 	return t.ops.dot(a, b)
 }
 
-// SumSquares returns Σ x[i]², bitwise equal to Dot(x, x).
-func (t *Tier) SumSquares(x []float32) float32 { return t.Dot(x, x) }
-
 // Axpy adds a·x to y element by element, each with one rounding in the
 // assembly tiers. The slices have equal length and may be the same.
 func (t *Tier) Axpy(y []float32, a float32, x []float32) {

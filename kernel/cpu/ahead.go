@@ -114,7 +114,7 @@ func (a *ahead) fetch(worker int) bool {
 
 // spansOf lists the memory that each worker reads if the items are divided as the pool divides them. add appends the
 // weights of an item.
-func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) [][][]byte {
+func spansOf(d *Device, items int, add func(to [][]byte, item int) [][]byte) [][][]byte {
 	out := make([][][]byte, d.pool.Workers())
 	for w := range out {
 		left := aheadBytes
@@ -131,8 +131,8 @@ func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) []
 }
 
 // shareSpans lists the weights that each worker reads in the shares of products.
-func (d *Device) shareSpans(st *multiplyState) [][][]byte {
-	return d.spansOf(st.shares.count(), func(to [][]byte, item int) [][]byte {
+func shareSpans(d *Device, st *multiplyState) [][][]byte {
+	return spansOf(d, st.shares.count(), func(to [][]byte, item int) [][]byte {
 		for i := range st.parts {
 			p := &st.parts[i]
 			if n0, n1 := st.shares.rows(item, item+1, i, p.to-p.from); n0 < n1 {
@@ -144,7 +144,7 @@ func (d *Device) shareSpans(st *multiplyState) [][][]byte {
 }
 
 // headsAhead is begin for a product of few rows with the key or the value rows of an up-projection.
-func (d *Device) headsAhead(w *host.Matrix, part headPart, rows int, dims kernel.LatentDims) {
+func headsAhead(d *Device, w *host.Matrix, part headPart, rows int, dims kernel.LatentDims) {
 	if rows > 2*vec.GroupRows {
 		return
 	}
@@ -153,7 +153,7 @@ func (d *Device) headsAhead(w *host.Matrix, part headPart, rows int, dims kernel
 		from, to = dims.Nope, each
 	}
 	d.ahead.begin(stageKey{w, part}, dims.Heads*(to-from)*rowBytes(w), d.pool.Limit(), func() [][][]byte {
-		return d.spansOf(dims.Heads, func(spans [][]byte, h int) [][]byte {
+		return spansOf(d, dims.Heads, func(spans [][]byte, h int) [][]byte {
 			return append(spans, host.Bytes(w.Data.Slice(h*each+from, h*each+to)))
 		})
 	})

@@ -54,7 +54,7 @@ func TestSpansAreTheShares(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 3})
 	defer d.Close()
 	mem := make([]byte, 10)
-	spans := d.spansOf(10, func(to [][]byte, item int) [][]byte { return append(to, mem[item:item+1]) })
+	spans := spansOf(d, 10, func(to [][]byte, item int) [][]byte { return append(to, mem[item:item+1]) })
 	var all []int
 	for _, list := range spans {
 		for _, s := range list {
@@ -64,7 +64,7 @@ func TestSpansAreTheShares(t *testing.T) {
 	if !slices.Equal(all, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) || len(spans[0]) != 4 {
 		t.Errorf("items %v, the first worker has %d", all, len(spans[0]))
 	}
-	long := d.spansOf(3, func(to [][]byte, _ int) [][]byte { return append(to, make([]byte, 2*aheadBytes)) })
+	long := spansOf(d, 3, func(to [][]byte, _ int) [][]byte { return append(to, make([]byte, 2*aheadBytes)) })
 	if len(long[0]) != 1 || len(long[0][0]) != aheadBytes {
 		t.Errorf("%d spans, the first of %d bytes", len(long[0]), len(long[0][0]))
 	}

@@ -32,14 +32,14 @@ type sparseWork struct {
 	together int // rows of an item, where it is whole rows
 }
 
-// SparseAttend computes attention over selected rows.
-func (d *Device) SparseAttend(a kernel.SparseArgs) error {
+// sparseAttend computes attention over selected rows.
+func sparseAttend(d *Device, a kernel.SparseArgs) error {
 	if err := onlyF32("sparse attend", a.Out, a.Q); err != nil {
 		return err
 	}
 	w := sparseWork{SparseArgs: a}
 	d.outside.Store(-1)
-	if err := d.sparseAttend(&w); err != nil {
+	if err := divideSparse(d, &w); err != nil {
 		return err
 	}
 	if d.outside.Load() < 0 {
@@ -56,12 +56,12 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	return nil
 }
 
-// sparseAttend distributes rows, or chunks of them, to the workers.
-func (d *Device) sparseAttend(w *sparseWork) error {
+// divideSparse distributes rows, or chunks of them, to the workers.
+func divideSparse(d *Device, w *sparseWork) error {
 	if w.Q.Rows >= 2*d.pool.Limit() || d.pool.Limit() == 1 {
 		// With more heads than a tile, the queries take the CPU cache space of the rows they share.
 		w.together = min(rowsTogether, max(1, rowsTogether*headTile/w.Heads), max(1, w.Q.Rows/(4*d.pool.Limit())))
-		return d.sparse.run(d, ceilDiv(w.Q.Rows, w.together), *w, (*Device).sparseRows)
+		return each(d, ceilDiv(w.Q.Rows, w.together), *w, sparseRows)
 	}
 	// Too few rows for all workers: they share the chunks of a row, and where these are too few its heads, and the
 	// partial results are joined afterwards.
@@ -81,10 +81,10 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 		}
 	}
 	d.shared, w.runs = list, min(len(list), d.pool.Limit())
-	if err := d.sparse.run(d, w.runs, *w, (*Device).sparseRun); err != nil {
+	if err := each(d, w.runs, *w, sparseRun); err != nil {
 		return err
 	}
-	return d.sparse.run(d, w.Q.Rows*ceilDiv(w.Heads, w.heads), *w, (*Device).sparseJoin)
+	return each(d, w.Q.Rows*ceilDiv(w.Heads, w.heads), *w, sparseJoin)
 }
 
 // partial is the result of one chunk of a row: for every head the largest score, the sum of weights relative to it,
@@ -113,7 +113,7 @@ func (p partial) some(from, to int) partial {
 }
 
 // sparseRows attends with a few rows, chunk by chunk.
-func (d *Device) sparseRows(w *sparseWork, worker, item int) {
+func sparseRows(d *Device, w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
 	s.part.take(1, w.Heads)
 	s.hasQuery = [rowsTogether]bool{}
@@ -131,7 +131,7 @@ func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 			next = rowChunk{r: r0, chunk: c.chunk + 1}
 		}
 		w.locate(d, &s.ahead, next)
-		d.sparseChunk(w, s, c, s.part.at(0))
+		sparseChunk(d, w, s, c, s.part.at(0))
 		joins[c.turn].add(d, s.part.at(0))
 		s.places, s.ahead = s.ahead, s.places
 		c, more = next, next.chunk*attendChunk < w.Indices.Cols
@@ -142,7 +142,7 @@ func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 }
 
 // sparseRun attends over a range of a row's chunks. While it computes one chunk, the rows of the next are prefetched.
-func (d *Device) sparseRun(w *sparseWork, worker, item int) {
+func sparseRun(d *Device, w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
 	run := d.shared[item*len(d.shared)/w.runs : (item+1)*len(d.shared)/w.runs]
 	w.locate(d, &s.places, run[0])
@@ -154,13 +154,13 @@ func (d *Device) sparseRun(w *sparseWork, worker, item int) {
 			w.locate(d, &s.ahead, run[i+1])
 		}
 		to := d.partials.at(c.r*w.chunks + c.chunk)
-		d.sparseChunk(w, s, c, to.some(c.head, min(c.head+w.heads, w.Heads)))
+		sparseChunk(d, w, s, c, to.some(c.head, min(c.head+w.heads, w.Heads)))
 		s.places, s.ahead = s.ahead, s.places
 	}
 }
 
 // sparseJoin joins the chunks of some heads of a row that workers shared.
-func (d *Device) sparseJoin(w *sparseWork, worker, item int) {
+func sparseJoin(d *Device, w *sparseWork, worker, item int) {
 	groups := ceilDiv(w.Heads, w.heads)
 	r, from := item/groups, item%groups*w.heads
 	to := min(from+w.heads, w.Heads)
@@ -199,12 +199,12 @@ func (w *sparseWork) rowBytes() int { return w.Pool.Mem.Cols / w.Pool.PageTokens
 
 // sparseChunk attends with the heads in `to` over a chunk of the row's entries, whose offsets are in s.places; the
 // offsets in s.ahead are prefetched.
-func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) {
+func sparseChunk(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial) {
 	if len(s.places) == 0 {
 		clear(to.sum)
 		return
 	}
-	if d.chunkOnTiles(w, s, c, to) || d.chunkInVectors(w, s, c, to) {
+	if chunkOnTiles(d, w, s, c, to) || chunkInVectors(d, w, s, c, to) {
 		return
 	}
 	st := softmax{top: to.top, sum: to.sum, scores: grow(&s.scores, len(to.top)*attendBlock)}
@@ -216,9 +216,9 @@ func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) 
 	for i := 0; i < len(s.places); i += attendBlock {
 		n := min(attendBlock, len(s.places)-i)
 		for k, at := range s.places[i:][:n] {
-			d.widenRow(rows[k*width:][:width], w.Pool.Layout, host.Bytes(w.Pool.Mem)[at:][:row])
+			widenRow(d.tier, rows[k*width:][:width], w.Pool.Layout, host.Bytes(w.Pool.Mem)[at:][:row])
 		}
-		d.sparseBlock(st, w.Scale, widened{q: q, rows: rows, width: width, n: n}, to.out)
+		sparseBlock(d, st, w.Scale, widened{q: q, rows: rows, width: width, n: n}, to.out)
 	}
 }
 
@@ -237,7 +237,7 @@ func (w *sparseWork) rowAt(slot, rowBytes int) int {
 }
 
 // chunkOnTiles attends to the rows in s.places on tiles, if the tier has tiles and they can hold the rows.
-func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial) bool {
+func chunkOnTiles(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial) bool {
 	var format vec.RowFormat
 	switch w.Pool.Layout {
 	case layout.BF16Row1152:
@@ -250,7 +250,7 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 		return false // float32 rows keep their precision, rows without a rotated part have no tiles
 	}
 	if s.latent == nil {
-		if s.latent = d.tier.NewLatentAttend(vec.LatentRow); s.latent == nil {
+		if s.latent = vec.NewLatentAttend(d.tier, vec.LatentRow); s.latent == nil {
 			return false
 		}
 	}
@@ -266,13 +266,13 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 }
 
 // chunkInVectors attends to the rows in s.places in float32, if the tier has kernels for that.
-func (d *Device) chunkInVectors(w *sparseWork, s *scratch, c rowChunk, to partial) bool {
+func chunkInVectors(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial) bool {
 	attend, width := &s.vectors, w.width()
 	if width == layout.LatentDim {
 		attend = &s.vectorsShort
 	}
 	if *attend == nil {
-		if *attend = d.tier.NewFloatAttend(width); *attend == nil {
+		if *attend = vec.NewFloatAttend(d.tier, width); *attend == nil {
 			return false
 		}
 	}
@@ -301,7 +301,7 @@ type widened struct {
 }
 
 // sparseBlock folds widened rows into the outputs of all heads.
-func (d *Device) sparseBlock(st softmax, scale float32, x widened, out []float32) {
+func sparseBlock(d *Device, st softmax, scale float32, x widened, out []float32) {
 	const latent = layout.LatentDim
 	heads := len(st.top)
 	p := st.scores
@@ -340,7 +340,7 @@ func (j *join) add(d *Device, p partial) {
 		if top > j.top[h] && j.sum[h] != 0 {
 			keep := float32(math.Exp(float64(j.top[h] - top)))
 			j.sum[h] *= keep
-			d.scale(out, keep)
+			scaleBy(d.tier, out, keep)
 		}
 		weight := float32(math.Exp(float64(p.top[h] - top)))
 		j.top[h] = top

@@ -83,7 +83,7 @@ func TestSparseAttendInChunks(t *testing.T) {
 					d := cpu.Open(tier, kernel.Options{Workers: workers})
 					defer d.Close()
 					a := sparseCase(t, d, 2, c.kind, c.damage)
-					if err := d.SparseAttend(a); err != nil {
+					if err := d.Do(a); err != nil {
 						t.Fatal(err)
 					}
 					whole := append(bytes.Clone(host.Bytes(a.Out)), host.Bytes(a.LSE)...)
@@ -99,7 +99,7 @@ func TestSparseAttendInChunks(t *testing.T) {
 						one.Q, one.Indices, one.Lens = a.Q.Slice(r, r+1), a.Indices.Slice(r, r+1), a.Lens.Slice(r, r+1)
 						one.Out, one.LSE, one.Max = newTensor(t, d, kernel.F32, 1, a.Out.Cols),
 							newTensor(t, d, kernel.F32, 1, a.Heads), kernel.Tensor{}
-						if err := d.SparseAttend(one); err != nil {
+						if err := d.Do(one); err != nil {
 							t.Fatal(err)
 						}
 						if !bytes.Equal(host.Bytes(one.Out), host.Bytes(a.Out.Slice(r, r+1))) ||
@@ -126,7 +126,7 @@ func TestSparseAttendSharesHeads(t *testing.T) {
 				for _, m := range []*kernel.Tensor{&a.Out, &a.LSE, &a.Max, &a.Q, &a.Indices, &a.Lens} {
 					*m = m.Slice(5, 6)
 				}
-				if err := d.SparseAttend(a); err != nil {
+				if err := d.Do(a); err != nil {
 					t.Fatal(err)
 				}
 				all := bytes.Join([][]byte{host.Bytes(a.Out), host.Bytes(a.LSE), host.Bytes(a.Max)}, nil)
@@ -149,7 +149,7 @@ func nearReference(t *testing.T, a kernel.SparseArgs) {
 	want := a
 	want.Out, want.LSE, want.Max = newTensor(t, d, kernel.F32, a.Out.Rows, a.Out.Cols),
 		newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads), newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads)
-	if err := d.SparseAttend(want); err != nil {
+	if err := d.Do(want); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range [][2]kernel.Tensor{{a.Out, want.Out}, {a.LSE, want.LSE}, {a.Max, want.Max}} {

@@ -21,15 +21,15 @@ type quantised struct {
 
 // quantGroup returns the number of values of x that share a scale in products with a weight, or 0 if x is not
 // quantised.
-func (d *Device) quantGroup(w *host.Matrix) int {
+func quantGroup(tier *vec.Tier, w *host.Matrix) int {
 	if codes := groupCodes(w); codes != 0 {
-		if !d.tier.Groups(codes, w.BlockCols, w.In()) {
+		if !tier.Groups(codes, w.BlockCols, w.In()) {
 			return 0
 		}
 		return codes.Quant()
 	}
 	f, ok := w.Data.DType.Block()
-	if !ok || !d.tier.Blocks() {
+	if !ok || !tier.Blocks() {
 		return 0
 	}
 	return vec.BlockGroup(f)
@@ -42,7 +42,7 @@ func Slow(f block.Format) string { return vec.Tiers()[0].SlowBlocks(f) }
 // another weight of the current product are reused.
 func (d *Device) quantFor(q *quantised, w *host.Matrix, x kernel.Tensor) (*vec.BlockRows, error) {
 	for i, group := range quantGroups {
-		if group != d.quantGroup(w) {
+		if group != quantGroup(d.tier, w) {
 			continue
 		}
 		if !q.done[i] {
@@ -68,15 +68,15 @@ type quantWork struct {
 func (d *Device) quantUnits(w quantWork) error {
 	units := w.to.Units()
 	if units > 1 && w.x.Rows > fewPlain {
-		return d.quant.run(d, units, w, (*Device).quantUnit)
+		return each(d, units, w, quantUnit)
 	}
 	for i := range units {
-		d.quantUnit(&w, 0, i)
+		quantUnit(d, &w, 0, i)
 	}
 	return nil
 }
 
-func (d *Device) quantUnit(w *quantWork, _, i int) {
+func quantUnit(d *Device, w *quantWork, _, i int) {
 	if w.index == nil {
 		d.tier.QuantUnit(w.to, i, host.F32(w.x), w.x.Stride)
 		return
@@ -85,13 +85,13 @@ func (d *Device) quantUnit(w *quantWork, _, i int) {
 }
 
 // blockProduct multiplies quantised rows by c.N rows of a weight, starting at row n0.
-func (d *Device) blockProduct(c vec.BlockCut, w *host.Matrix, n0 int) {
+func blockProduct(tier *vec.Tier, c vec.BlockCut, w *host.Matrix, n0 int) {
 	if groupCodes(w) != 0 {
-		d.tier.MulGroups(c, groupWeights(w, n0, n0+c.N))
+		tier.MulGroups(c, groupWeights(w, n0, n0+c.N))
 		return
 	}
 	band := w.Data.Slice(n0, n0+c.N)
-	d.tier.MulBlocks(c, blockOf(w), host.Bytes(band), band.Stride*band.DType.Size())
+	tier.MulBlocks(c, blockOf(w), host.Bytes(band), band.Stride*band.DType.Size())
 }
 
 // blockOf returns the block format of a weight; the weight must have one.

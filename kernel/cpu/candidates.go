@@ -8,11 +8,11 @@ import (
 	"sparrow/kernel"
 )
 
-// Candidates reduces each row in two passes. The first keeps the best n values in a sorted list, which few values of a
-// long row enter. The second sums the exponentials of all values relative to the best one.
-func (d *Device) Candidates(a kernel.CandidateArgs) error {
-	return d.eachItem(rowWork{rows: a.Logits.Rows, best: a, do: func(_ *Device, w *rowWork, _, r int) {
-		row, values, ids := host.RowF32(w.best.Logits, r), host.RowF32(w.best.Values, r), host.RowI32(w.best.IDs, r)
+// findCandidates reduces each row in two passes. The first keeps the best n values in a sorted list, which few values
+// of a long row enter. The second sums the exponentials of all values relative to the best one.
+func findCandidates(d *Device, a kernel.CandidateArgs) error {
+	return each(d, a.Logits.Rows, a, func(_ *Device, a *kernel.CandidateArgs, _, r int) {
+		row, values, ids := host.RowF32(a.Logits, r), host.RowF32(a.Values, r), host.RowI32(a.IDs, r)
 		bestOf(values, ids, row)
 		sum, top := 0.0, float64(values[0])
 		for _, v := range row {
@@ -24,12 +24,12 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 				sum = math.NaN()
 			}
 		}
-		host.RowF32(w.best.LogSum, r)[0] = float32(top + math.Log(sum))
-	}})
+		host.RowF32(a.LogSum, r)[0] = float32(top + math.Log(sum))
+	})
 }
 
-// Sample samples the rows one after the other.
-func (d *Device) Sample(a kernel.SampleArgs) error { return d.sampler.Sample(a) }
+// sample samples the rows one after the other.
+func sample(d *Device, a kernel.SampleArgs) error { return d.sampler.Sample(a) }
 
 // Accept compares drafts with the target's choices.
 func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }

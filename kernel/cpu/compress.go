@@ -10,8 +10,8 @@ import (
 	"sparrow/layout"
 )
 
-// Compress computes compressed entries, one entry per item of a worker.
-func (d *Device) Compress(a kernel.CompressArgs) error {
+// compress computes compressed entries, one entry per item of a worker.
+func compress(d *Device, a kernel.CompressArgs) error {
 	if err := onlyF32("compress", a.Out); err != nil {
 		return err
 	}
@@ -23,13 +23,13 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 			}
 		}
 	}
-	return d.eachToken(hyperWork{rows: a.Sources.Rows, compress: a, do: (*Device).compressEntry})
+	return each(d, a.Sources.Rows, a, compressEntry)
 }
 
 // compressEntry computes one entry. It keeps the gates of all slots, because each channel's largest gate must be known
 // before the first exponential.
-func (d *Device) compressEntry(w *hyperWork, worker, e int) {
-	a, dim := &w.compress, w.compress.Out.Cols
+func compressEntry(d *Device, a *kernel.CompressArgs, worker, e int) {
+	dim := a.Out.Cols
 	sources, out := host.RowI32(a.Sources, e), host.RowF32(a.Out, e)
 	s := &d.scratch[worker]
 	gates := grow(&s.rows, len(sources)*dim)
@@ -89,25 +89,24 @@ func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 // Tally counts which experts rows choose.
 func (*Device) Tally(a kernel.TallyArgs) error { return host.Tally(a) }
 
-// StoreEntries normalises, rotates and encodes V4 entries.
-func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
+// storeEntries normalises, rotates and encodes V4 entries.
+func storeEntries(d *Device, a kernel.EntryStoreArgs) error {
 	if err := onlyF32("store entries", a.Rows); err != nil {
 		return err
 	}
 	if err := checkSlots("store entries", a.Slots, a.Pool, true); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.Rows.Rows, entries: a, do: (*Device).storeEntry})
+	return each(d, a.Rows.Rows, a, storeEntry)
 }
 
-func (d *Device) storeEntry(w *hyperWork, worker, r int) {
-	a := &w.entries
+func storeEntry(d *Device, a *kernel.EntryStoreArgs, worker, r int) {
 	slot := int(host.RowI32(a.Slots, r)[0])
 	if slot < 0 {
 		return
 	}
 	row := grow(&d.scratch[worker].tile, layout.V4Dim)
-	d.rmsNorm(row, host.RowF32(a.Rows, r), host.RowF32(a.Norm, 0), a.Eps)
+	rmsNorm(d.tier, row, host.RowF32(a.Rows, r), host.RowF32(a.Norm, 0), a.Eps)
 	d.rotate(worker, headsAt{x: row[layout.V4NopeDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r),
 		kernel.Interleaved, false)
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
@@ -123,26 +122,25 @@ func (d *Device) storeEntry(w *hyperWork, worker, r int) {
 	}
 }
 
-// StoreKeys normalises, rotates and encodes compressed indexer keys.
-func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
+// storeKeys normalises, rotates and encodes compressed indexer keys.
+func storeKeys(d *Device, a kernel.KeyStoreArgs) error {
 	if err := onlyF32("store keys", a.Keys); err != nil {
 		return err
 	}
 	if err := checkSlots("store keys", a.Slots, a.Pool, true); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.Keys.Rows, keys: a, do: (*Device).storeKey})
+	return each(d, a.Keys.Rows, a, storeKey)
 }
 
-func (d *Device) storeKey(w *hyperWork, worker, r int) {
-	a := &w.keys
+func storeKey(d *Device, a *kernel.KeyStoreArgs, worker, r int) {
 	slot := int(host.RowI32(a.Slots, r)[0])
 	if slot < 0 {
 		return
 	}
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
 	if a.Norm.Given() {
-		d.rmsNorm(key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
+		rmsNorm(d.tier, key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
 	} else {
 		copy(key, host.RowF32(a.Keys, r))
 	}

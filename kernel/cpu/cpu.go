@@ -10,6 +10,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"sync/atomic"
 
@@ -33,21 +34,8 @@ type Device struct {
 	ahead   ahead
 	sampler host.Sampler
 
-	// Tasks are kept so that running an operation does not allocate.
-	pack     task[packWork]
-	quant    task[quantWork]
+	tasks    map[reflect.Type]pool.Task // kept so that running an operation does not allocate; see taskOf
 	multiply multiplyState
-	absorb   task[kernel.AbsorbArgs]
-	expand   task[kernel.ExpandArgs]
-	rows     task[rowWork]
-	scores   task[kernel.ScoreArgs]
-	sparse   task[sparseWork]
-	whole    task[wholeWork]
-	parts    task[partWork]
-	dense    task[denseWork]
-	hyper    task[hyperWork]
-	dual     task[dualWork]
-	linear   task[linearWork]
 	experts  expertState
 	split    splitState
 
@@ -87,23 +75,52 @@ func grow[T any](s *[]T, n int) []T {
 	return (*s)[:n]
 }
 
-// task makes a pool.Task of a function and its argument without a closure, which would be allocated.
-type task[W any] struct {
-	dev  *Device
-	work W
-	do   func(d *Device, w *W, worker, item int)
+// task makes a pool.Task of a function and its arguments without a closure, which would be allocated.
+type task[A any] struct {
+	dev   *Device
+	args  A
+	rows  int
+	block int // number of rows of an item
+	do    func(d *Device, a *A, worker, row int)
 }
 
-func (t *task[W]) Do(worker, item int) { t.do(t.dev, &t.work, worker, item) }
+func (t *task[A]) Do(worker, item int) {
+	for r := item * t.block; r < min((item+1)*t.block, t.rows); r++ {
+		t.do(t.dev, &t.args, worker, r)
+	}
+}
+
+// taskOf returns the device's task for arguments of type A.
+func taskOf[A any](d *Device) *task[A] {
+	key := reflect.TypeFor[A]()
+	t, ok := d.tasks[key].(*task[A])
+	if !ok {
+		t = &task[A]{}
+		d.tasks[key] = t
+	}
+	return t
+}
+
+// rowBlock is the number of rows in one item of a row-wise operation: enough that the work exceeds the cost of an item.
+const rowBlock = 8
+
+// eachRow calls do for the rows of an operation on the workers, rowBlock rows at a time.
+func eachRow[A any](d *Device, rows int, a A, do func(d *Device, a *A, worker, row int)) error {
+	t := taskOf[A](d)
+	*t = task[A]{d, a, rows, rowBlock, do}
+	return d.run(ceilDiv(rows, rowBlock), t)
+}
+
+// each calls do for the items 0..n-1 of an operation on the workers. It is also for rows that take long enough to be
+// divided one by one.
+func each[A any](d *Device, n int, a A, do func(d *Device, a *A, worker, item int)) error {
+	t := taskOf[A](d)
+	*t = task[A]{d, a, n, 1, do}
+	return d.run(n, t)
+}
 
 // KeepAwake keeps the workers from sleeping between operations.
 func (d *Device) KeepAwake(on bool) { d.pool.KeepAwake(on) }
-
-// run runs items 0..n-1 of a task on the workers.
-func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, item int)) error {
-	t.dev, t.work, t.do = d, w, do
-	return d.run(n, t)
-}
 
 // run runs items 0..n-1 on the workers.
 func (d *Device) run(n int, t pool.Task) error {
@@ -167,7 +184,8 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	if o.Precise {
 		t = t.Precise()
 	}
-	d := &Device{Memory: host.MemoryFor(o), name: name, tier: t, scratch: make([]scratch, n)}
+	d := &Device{Memory: host.MemoryFor(o), name: name, tier: t, scratch: make([]scratch, n),
+		tasks: map[reflect.Type]pool.Task{}}
 	d.ahead.places = make([]aheadPlace, n)
 	if d.few = n; o.NUMA == nil && n >= spareFrom && n >= runtime.GOMAXPROCS(0) {
 		d.few--
@@ -191,8 +209,33 @@ const spareFrom = 8
 // Name returns the registered name.
 func (d *Device) Name() string { return d.name }
 
-// Do runs an operation by its method.
-func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
+// Do runs an operation whose arguments were checked.
+func (d *Device) Do(op kernel.Op) error { return operations.Do(d, op) }
+
+// operations has every operation of this device.
+var operations = kernel.NewOpTable(
+	of(host.Accept), of(host.Put), of(host.Spread), of(host.Take), of(host.Tally),
+	of(host.Combine),
+	kernel.Runs(absorb), kernel.Runs(addEngram), kernel.Runs(angles), kernel.Runs(blockMax),
+	kernel.Runs(compress), kernel.Runs(convertPages), kernel.Runs(convolve), kernel.Runs(delta),
+	kernel.Runs(denseAttend), kernel.Runs(dualAttend), kernel.Runs(embed), kernel.Runs(expand),
+	kernel.Runs(findCandidates), kernel.Runs(flatAttend), kernel.Runs(gateRows), kernel.Runs(gatedNorm),
+	kernel.Runs(gatherIndex), kernel.Runs(gatherRows), kernel.Runs(headNorm), kernel.Runs(hyperHead),
+	kernel.Runs(hyperPost), kernel.Runs(hyperPre), kernel.Runs(hyperSum), kernel.Runs(indexQuery),
+	kernel.Runs(latentAttend), kernel.Runs(layerNormRows), kernel.Runs(locate), kernel.Runs(meanStreams),
+	kernel.Runs(multiply), kernel.Runs(norm), kernel.Runs(project), kernel.Runs(readTable),
+	kernel.Runs(rotateRows), kernel.Runs(route), kernel.Runs(routeHash), kernel.Runs(routeRoot),
+	kernel.Runs(runExperts), kernel.Runs(sample), kernel.Runs(scores), kernel.Runs(selectBest),
+	kernel.Runs(sparseAttend), kernel.Runs(storeEntries), kernel.Runs(storeIndex), kernel.Runs(storeKeys),
+	kernel.Runs(storeRows), kernel.Runs(unpack),
+	kernel.Runs(func(d *Device, a kernel.CopyArgs) error { return d.Copy(a) }),
+	kernel.Runs(func(d *Device, a kernel.PostArgs) error { return d.PostExperts(a.ExpertArgs) }),
+)
+
+// of makes an entry of an operation that needs no worker.
+func of[A kernel.Op](run func(A) error) kernel.Entry[*Device] {
+	return kernel.Runs(func(_ *Device, a A) error { return run(a) })
+}
 
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }

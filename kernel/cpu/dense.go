@@ -39,8 +39,8 @@ func (w *denseWork) cut(workers int) {
 	w.tiles = ceilDiv(w.Q.Rows, w.tile)
 }
 
-// DenseAttend computes causal attention over expanded keys and values.
-func (d *Device) DenseAttend(a kernel.DenseArgs) error {
+// denseAttend computes causal attention over expanded keys and values.
+func denseAttend(d *Device, a kernel.DenseArgs) error {
 	if err := onlyF32("dense attend", a.Out, a.Q, a.KV, a.Rope); err != nil {
 		return err
 	}
@@ -54,12 +54,12 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	}
 	w := denseWork{DenseArgs: a, onTiles: d.tier.AttendsDense(a.Dims.V)}
 	w.cut(d.pool.Limit())
-	return d.dense.run(d, w.tiles*a.Dims.Heads, w, (*Device).denseTileHead)
+	return each(d, w.tiles*a.Dims.Heads, w, denseTileHead)
 }
 
 // denseTileHead computes attention for one head of one tile of rows. If a tile has rows of several requests, it
 // computes one request after the other.
-func (d *Device) denseTileHead(w *denseWork, worker, item int) {
+func denseTileHead(d *Device, w *denseWork, worker, item int) {
 	h, tile := item/w.tiles, item%w.tiles
 	last := min((tile+1)*w.tile, w.Q.Rows)
 	for r0 := tile * w.tile; r0 < last; {
@@ -69,9 +69,9 @@ func (d *Device) denseTileHead(w *denseWork, worker, item int) {
 			r1++
 		}
 		if w.onTiles {
-			d.denseOnTiles(w, worker, h, r0, r1, int(start))
+			denseOnTiles(d, w, worker, h, r0, r1, int(start))
 		} else {
-			d.denseRows(w, worker, h, r0, r1, int(start))
+			denseRows(d, w, worker, h, r0, r1, int(start))
 		}
 		r0 = r1
 	}
@@ -79,7 +79,7 @@ func (d *Device) denseTileHead(w *denseWork, worker, item int) {
 
 // denseOnTiles computes attention for one head of rows r0 to r1 on the matrix unit. The keys of these rows start at one
 // row of KV.
-func (d *Device) denseOnTiles(w *denseWork, worker, h, r0, r1, start int) {
+func denseOnTiles(d *Device, w *denseWork, worker, h, r0, r1, start int) {
 	dims := w.Dims
 	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
 	out := w.Out.Slice(r0, r1).Columns(h*dims.V, (h+1)*dims.V)
@@ -97,7 +97,7 @@ func (d *Device) denseOnTiles(w *denseWork, worker, h, r0, r1, start int) {
 }
 
 // denseRows computes attention for one head of rows r0 to r1. The keys of these rows start at one row of KV.
-func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
+func denseRows(d *Device, w *denseWork, worker, h, r0, r1, start int) {
 	dims, rows := w.Dims, r1-r0
 	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
 	out := w.Out.Slice(r0, r1).Columns(h*dims.V, (h+1)*dims.V)
@@ -135,7 +135,7 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 			clear(p[seen:])
 			least = min(least, seen)
 		}
-		if d.finite(values.Slice(least, n)) {
+		if finite(d.tier, values.Slice(least, n)) {
 			// Masked keys have weight zero, so adding them does not change the sums.
 			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, denseBlock, rows, host.F32(values),
 				values.Stride, n, dims.V)
@@ -155,12 +155,12 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 }
 
 // finite reports whether a tensor holds neither infinities nor NaN, whose products with a weight of zero would be NaN.
-func (d *Device) finite(t kernel.Tensor) bool {
+func finite(tier *vec.Tier, t kernel.Tensor) bool {
 	for r := range t.Rows {
 		row := host.RowF32(t, r)
 		for len(row) > 0 {
 			n := min(len(row), len(zeros))
-			if d.tier.Dot(row[:n], zeros[:n]) != 0 {
+			if tier.Dot(row[:n], zeros[:n]) != 0 {
 				return false
 			}
 			row = row[n:]

@@ -24,8 +24,8 @@ type dualWork struct {
 	call          int // number of this operation, to recognise entries that an earlier operation kept
 }
 
-// DualAttend computes attention over the entries of both streams.
-func (d *Device) DualAttend(a kernel.DualArgs) error {
+// dualAttend computes attention over the entries of both streams.
+func dualAttend(d *Device, a kernel.DualArgs) error {
 	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 			return err
 		}
 	}
-	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale,
+	return attendEntries(d, dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale,
 		window: a.Window, extra: a.Extra})
 }
 
-// FlatAttend computes attention over gathered entries.
-func (d *Device) FlatAttend(a kernel.FlatArgs) error {
+// flatAttend computes attention over gathered entries.
+func flatAttend(d *Device, a kernel.FlatArgs) error {
 	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	if err := checkIndices("flat attend", flat, a.Q.Rows, a.KV.Rows); err != nil {
 		return err
 	}
-	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale,
+	return attendEntries(d, dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale,
 		flat: flat, kv: a.KV})
 }
 
@@ -67,18 +67,18 @@ func checkIndices(op string, s kernel.Stream, rows, limit int) error {
 	return nil
 }
 
-func (d *Device) attendEntries(w dualWork) error {
+func attendEntries(d *Device, w dualWork) error {
 	w.groups = 1
 	if rows := w.q.Rows; rows > 0 && rows < d.pool.Limit() {
 		w.groups = min(w.heads, ceilDiv(d.pool.Limit(), rows))
 	}
-	w.call = d.dual.work.call + 1
-	return d.dual.run(d, w.q.Rows*w.groups, w, (*Device).dualRow)
+	w.call = taskOf[dualWork](d).args.call + 1
+	return each(d, w.q.Rows*w.groups, w, dualRow)
 }
 
 // dualRow computes attention for one group of heads of one row. It takes valid entries in blocks, the window first, so
 // that sums over paged streams and over a workspace have one order.
-func (d *Device) dualRow(w *dualWork, worker, item int) {
+func dualRow(d *Device, w *dualWork, worker, item int) {
 	const dim = layout.V4Dim
 	r, g := item/w.groups, item%w.groups
 	h0, h1 := g*w.heads/w.groups, (g+1)*w.heads/w.groups
@@ -174,9 +174,9 @@ func (b *entryBlock) stream(d *Device, s *kernel.Stream, pool *kernel.Pool, r in
 func (b *entryBlock) widen(d *Device, out []float32, e entryAt) {
 	switch {
 	case e.pool == nil:
-		d.widenFlat(out, b.w.kv, e.slot)
+		widenFlat(d.tier, out, b.w.kv, e.slot)
 	case !b.keeps:
-		d.widenEntry(out, *e.pool, e.slot)
+		widenEntry(d.tier, out, *e.pool, e.slot)
 	default:
 		place := e.slot % keptEntries
 		if e.pool == &b.w.extra.Pool {
@@ -184,7 +184,7 @@ func (b *entryBlock) widen(d *Device, out []float32, e entryAt) {
 		}
 		k := &grow(&b.s.kept, 2*keptEntries)[place]
 		if k.call != b.w.call || k.slot != e.slot {
-			d.widenEntry(k.wide[:], *e.pool, e.slot)
+			widenEntry(d.tier, k.wide[:], *e.pool, e.slot)
 			k.call, k.slot = b.w.call, e.slot
 		}
 		copy(out, k.wide[:])
@@ -220,7 +220,7 @@ func (b *entryBlock) flush(d *Device) {
 func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	s := b.s
 	if s.entry == nil {
-		if s.entry = d.tier.NewLatentAttend(vec.LatentDim); s.entry == nil {
+		if s.entry = vec.NewLatentAttend(d.tier, vec.LatentDim); s.entry == nil {
 			return false
 		}
 	}
@@ -284,19 +284,19 @@ func (st softmax) finishSink(d *Device, out []float32, i int, sink float32) floa
 		return float32(math.Inf(1))
 	}
 	top, sum := float64(st.top[i]), float64(st.sum[i])
-	d.scale(out, float32(1/(sum+math.Exp(float64(sink)-top))))
+	scaleBy(d.tier, out, float32(1/(sum+math.Exp(float64(sink)-top))))
 	return float32(top + math.Log(sum))
 }
 
 // widenEntry decodes one V4 entry into 512 float32 values.
-func (d *Device) widenEntry(out []float32, p kernel.Pool, slot int) {
+func widenEntry(tier *vec.Tier, out []float32, p kernel.Pool, slot int) {
 	page, s := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
 	switch p.Layout {
 	case layout.V4F32Row2048:
 		layout.V4F32{}.Decode(out, page, p.PageTokens, s)
 		return
 	case layout.V41Row288, layout.V41Window528:
-		d.widenShared(out, p.Layout, page, s)
+		widenShared(tier, out, p.Layout, page, s)
 		return
 	}
 	var l layout.V4Packed
@@ -305,30 +305,29 @@ func (d *Device) widenEntry(out []float32, p kernel.Pool, slot int) {
 	for t := range layout.V4Tiles {
 		groups[t] = num.FromE8M0(scales[t])
 	}
-	d.tier.WidenE4M3Groups(out[:layout.V4NopeDim], data[:layout.V4NopeDim], groups, layout.V4TileDim)
-	d.tier.WidenBF16(out[layout.V4NopeDim:], data[layout.V4RopeOffset:])
+	tier.WidenE4M3Groups(out[:layout.V4NopeDim], data[:layout.V4NopeDim], groups, layout.V4TileDim)
+	tier.WidenBF16(out[layout.V4NopeDim:], data[layout.V4RopeOffset:])
 }
 
 // widenFlat reads one row of a workspace.
-func (d *Device) widenFlat(out []float32, kv kernel.Tensor, i int) {
+func widenFlat(tier *vec.Tier, out []float32, kv kernel.Tensor, i int) {
 	row := kv.Slice(i, i+1)
 	if kv.DType == kernel.BF16 {
-		d.tier.WidenBF16(out, host.Bytes(row))
+		tier.WidenBF16(out, host.Bytes(row))
 		return
 	}
 	copy(out, host.F32(row))
 }
 
-// Unpack decodes entries into a workspace.
-func (d *Device) Unpack(a kernel.UnpackArgs) error {
+// unpack decodes entries into a workspace.
+func unpack(d *Device, a kernel.UnpackArgs) error {
 	if err := checkSlots("unpack", a.Slots, a.Pool, true); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.Slots.Rows, unpack: a, do: func(d *Device, w *hyperWork, worker, r int) {
-		a := &w.unpack
+	return each(d, a.Slots.Rows, a, func(d *Device, a *kernel.UnpackArgs, worker, r int) {
 		row := grow(&d.scratch[worker].tile, layout.V4Dim)
 		if slot := int(host.RowI32(a.Slots, r)[0]); slot >= 0 {
-			d.widenEntry(row, a.Pool, slot)
+			widenEntry(d.tier, row, a.Pool, slot)
 		} else {
 			clear(row)
 		}
@@ -337,8 +336,5 @@ func (d *Device) Unpack(a kernel.UnpackArgs) error {
 		} else {
 			d.tier.NarrowBF16(host.Bytes(a.Out.Slice(r, r+1)), row)
 		}
-	}})
+	})
 }
-
-// Combine concatenates the indices of two streams.
-func (*Device) Combine(a kernel.CombineArgs) error { return host.Combine(a) }

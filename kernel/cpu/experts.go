@@ -26,7 +26,6 @@ type expertState struct {
 	up    []float32       // [rows, inner]
 	items [2][]expertItem // items of gate and up, and of down
 	bands expertBands
-	task  task[expertWork]
 	part  expertArgs // tokens grouped now; a field, because an argument that workers read would be on the heap
 
 	// The rows of an expert are padded to a multiple of this group size. It is the smallest size that holds the rows of
@@ -78,7 +77,7 @@ func (b *expertBands) DoRange(worker, first, end int) {
 		for i++; i < end && items[i].expert == it.expert; i++ {
 			it.n1 = items[i].n1
 		}
-		b.dev.expertBand(&b.work, worker, it, b.after(worker, i, end))
+		expertBand(b.dev, &b.work, worker, it, b.after(worker, i, end))
 	}
 }
 
@@ -115,9 +114,9 @@ type expertArgs struct {
 	far      []float32 // [rows*k, hidden]: results of experts in the other memory; nil for none
 }
 
-// Experts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's
+// runExperts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's
 // choice.
-func (d *Device) Experts(a kernel.ExpertArgs) error {
+func runExperts(d *Device, a kernel.ExpertArgs) error {
 	if err := onlyF32("experts", a.Out, a.X); err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		}
 	}
 	if split, ok := a.Experts.(*splitExperts); ok {
-		return d.runSplit(&a, split)
+		return runSplit(d, &a, split)
 	}
 	own, ok := a.Experts.(*experts)
 	if !ok {
@@ -142,7 +141,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		*part = expertArgs{ExpertArgs: a, experts: own}
 		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(t, end), a.X.Slice(t, end), a.IDs.Slice(t, end),
 			a.Weights.Slice(t, end)
-		if err := d.expertBlock(part); err != nil {
+		if err := expertBlock(d, part); err != nil {
 			return err
 		}
 	}
@@ -150,16 +149,16 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 }
 
 // expertBlock runs the experts of at most expertTokens tokens and adds their outputs.
-func (d *Device) expertBlock(a *expertArgs) error {
-	if err := d.expertProducts(a); err != nil {
+func expertBlock(d *Device, a *expertArgs) error {
+	if err := expertProducts(d, a); err != nil {
 		return err
 	}
-	return d.experts.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
+	return each(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, addExperts)
 }
 
 // expertProducts runs gate and up, and then down, of the experts. It leaves the outputs in x, in the order of the
 // sorted choices. Between the two, the outputs of the gate are packed or quantised again.
-func (d *Device) expertProducts(a *expertArgs) error {
+func expertProducts(d *Device, a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)
 	rows := len(st.token)
@@ -170,18 +169,18 @@ func (d *Device) expertProducts(a *expertArgs) error {
 	grow(&st.x, rows*hidden)
 	grow(&st.gate, rows*inner)
 	grow(&st.up, rows*inner)
-	if err := d.expertInputs(a); err != nil {
+	if err := expertInputs(d, a); err != nil {
 		return err
 	}
 	st.cut(0, a.Gate[0], d)
 	st.cut(1, a.Down[0], d)
-	after := d.expertsAhead(a)
+	after := expertsAhead(d, a)
 	if err := st.bands.run(d, expertWork{a, false}); err != nil {
 		return err
 	}
 	d.ahead.now.Store(after)
 	if a.packed || a.quantised() {
-		if err := d.packBetween(a, rows, inner); err != nil {
+		if err := packBetween(d, a, rows, inner); err != nil {
 			return err
 		}
 	}
@@ -191,7 +190,7 @@ func (d *Device) expertProducts(a *expertArgs) error {
 // expertsAhead prevents workers from prefetching other products before the experts and while gate and up are
 // multiplied, because the next experts are not known and down comes before other products. It returns the stage to
 // prefetch afterwards.
-func (d *Device) expertsAhead(a *expertArgs) *stage {
+func expertsAhead(d *Device, a *expertArgs) *stage {
 	if !d.experts.few() {
 		return d.ahead.now.Load()
 	}
@@ -206,7 +205,7 @@ func (st *expertState) few() bool {
 }
 
 // expertInputs copies the tokens' rows into the order of the experts, packed or quantised if the products need that.
-func (d *Device) expertInputs(a *expertArgs) error {
+func expertInputs(d *Device, a *expertArgs) error {
 	st := &d.experts
 	if a.quantised() {
 		if st.alone {
@@ -223,7 +222,7 @@ func (d *Device) expertInputs(a *expertArgs) error {
 	if a.packed {
 		return d.packGathered(&st.columns, a.X, orderFor(a.Gate[0]), st.token, st.group)
 	}
-	return st.task.run(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false},
+	return each(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false},
 		func(d *Device, w *expertWork, _, item int) {
 			st, hidden := &d.experts, w.X.Cols
 			for r := item * rowBlock; r < min((item+1)*rowBlock, len(st.token)); r++ {
@@ -234,37 +233,38 @@ func (d *Device) expertInputs(a *expertArgs) error {
 
 // packBetween packs or quantises the outputs of the gate. Few single rows are packed by the caller, because starting
 // workers would take longer.
-func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
+func packBetween(d *Device, a *expertArgs, rows, inner int) error {
 	st := &d.experts
 	if a.quantised() {
 		d.tier.ResetBlocks(&st.rows, rows, inner, a.quantBetween, st.alone)
-		return d.packUnits(st.rows.Units(), expertWork{a, true}, (*Device).quantGated)
+		return packUnits(d, st.rows.Units(), expertWork{a, true}, quantGated)
 	}
 	st.columns.ResetGroups(rows, inner, orderFor(a.Down[0]), st.group)
-	return d.packUnits(st.columns.Chunks(), expertWork{a, true}, (*Device).packGated)
+	return packUnits(d, st.columns.Chunks(), expertWork{a, true}, packGated)
 }
 
 // packUnits calls pack for n pieces of the outputs of the gate, on the workers unless the rows are single rows.
-func (d *Device) packUnits(n int, w expertWork, pack func(d *Device, w *expertWork, worker, i int)) error {
+func packUnits(d *Device, n int, w expertWork, pack func(d *Device, w *expertWork, worker, i int)) error {
 	st := &d.experts
 	if !st.alone {
-		return st.task.run(d, n, w, pack)
+		return each(d, n, w, pack)
 	}
-	st.task.work = w // a field, because a parameter whose address is taken would be on the heap
+	t := taskOf[expertWork](d)
+	t.args = w // in the task, because a parameter whose address is taken would be on the heap
 	for i := range n {
-		pack(d, &st.task.work, 0, i)
+		pack(d, &t.args, 0, i)
 	}
 	return nil
 }
 
 // quantGated quantises a unit of the outputs of the gate.
-func (d *Device) quantGated(w *expertWork, _, i int) {
+func quantGated(d *Device, w *expertWork, _, i int) {
 	st, inner := &d.experts, w.Inner()
 	d.tier.QuantGathered(&st.rows, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)
 }
 
 // packGated packs a piece of the outputs of the gate.
-func (d *Device) packGated(w *expertWork, _, i int) {
+func packGated(d *Device, w *expertWork, _, i int) {
 	st, inner := &d.experts, w.Inner()
 	d.tier.PackGathered(&st.columns, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)
 }
@@ -363,23 +363,23 @@ func (st *expertState) list(items *[]expertItem, first, end, band int) {
 // expertBand computes one band of gate and up with the activation, or one band of down, for all rows of one expert.
 // Down writes its outputs over the inputs of gate and up, which are no longer needed. next is the memory that the
 // worker reads afterwards.
-func (d *Device) expertBand(w *expertWork, worker int, it expertItem, next []byte) {
+func expertBand(d *Device, w *expertWork, worker int, it expertItem, next []byte) {
 	st := &d.experts
 	r0, rows := int(st.first[it.expert]), int(st.count[it.expert])
 	hidden, inner := w.X.Cols, w.Inner()
 	x := st.x[r0*hidden : (r0+rows)*hidden]
 	gate, up := st.gate[r0*inner:(r0+rows)*inner], st.up[r0*inner:(r0+rows)*inner]
 	if w.down {
-		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down, it, r0, next)
+		expertProduct(d, worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down, it, r0, next)
 		return
 	}
 	packed := r0
 	if st.alone {
 		packed = int(st.token[r0])
 	}
-	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate, it, packed,
+	expertProduct(d, worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate, it, packed,
 		it.of(w.Up))
-	d.expertProduct(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up, it, packed, next)
+	expertProduct(d, worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up, it, packed, next)
 	for r := range rows {
 		g := gate[r*inner+it.n0 : r*inner+it.n1]
 		u := up[r*inner+it.n0 : r*inner+it.n1]
@@ -392,10 +392,10 @@ func (d *Device) expertBand(w *expertWork, worker int, it expertItem, next []byt
 
 // expertProduct computes a band of one matrix of a list. The inputs are the expert's rows: unpacked, or packed from the
 // given row on.
-func (d *Device) expertProduct(worker int, p product, list []*host.Matrix, it expertItem, row int, next []byte) {
+func expertProduct(d *Device, worker int, p product, list []*host.Matrix, it expertItem, row int, next []byte) {
 	st, w := &d.experts, list[it.expert]
 	if st.part.quantised() {
-		d.blockProduct(vec.BlockCut{Y: p.y, Ldy: p.ldy, X: &st.rows, M0: row, M1: row + p.m, N: it.n1 - it.n0},
+		blockProduct(d.tier, vec.BlockCut{Y: p.y, Ldy: p.ldy, X: &st.rows, M0: row, M1: row + p.m, N: it.n1 - it.n0},
 			w, it.n0)
 		return
 	}
@@ -403,12 +403,12 @@ func (d *Device) expertProduct(worker int, p product, list []*host.Matrix, it ex
 		d.product(worker, p, w, it.n0, it.n1)
 		return
 	}
-	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0, Next: next},
-		w, it.n0)
+	packedProduct(d.tier, vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0,
+		Next: next}, w, it.n0)
 }
 
 // addExperts adds the weighted expert outputs of rowBlock tokens to their rows.
-func (d *Device) addExperts(w *expertWork, _, item int) {
+func addExperts(d *Device, w *expertWork, _, item int) {
 	st, hidden, k := &d.experts, w.X.Cols, w.IDs.Cols
 	for t := item * rowBlock; t < min((item+1)*rowBlock, w.X.Rows); t++ {
 		out := host.RowF32(w.Out, t)

@@ -40,7 +40,7 @@ func TestGatherIndexCopiesRuns(t *testing.T) {
 		for i := range got {
 			out := kernel.Pool{Layout: kind, PageTokens: n, Mem: newTensor(t, d, kernel.U8, 1, l.PageBytes(n))}
 			if i == 0 {
-				err = d.GatherIndex(kernel.IndexGatherArgs{Out: out, Slots: slots, Pool: pool})
+				err = d.Do(kernel.IndexGatherArgs{Out: out, Slots: slots, Pool: pool})
 			}
 			for r := 0; i == 1 && r < n && err == nil; r++ {
 				err = host.MoveIndex(out, r, pool, host.I32(slots)[r], 1)

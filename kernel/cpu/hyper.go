@@ -4,48 +4,23 @@ import (
 	"math"
 
 	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 )
 
-// hyperWork is one operation of V4 that runs row by row: its arguments (exactly one field is set), and the function for
-// a row.
-type hyperWork struct {
-	do       func(d *Device, w *hyperWork, worker, row int)
-	rows     int
-	pre      kernel.HyperPreArgs
-	post     kernel.HyperPostArgs
-	head     kernel.HyperHeadArgs
-	sum      kernel.HyperSumArgs
-	engram   kernel.EngramArgs
-	table    kernel.TableArgs
-	norm     kernel.HeadNormArgs
-	compress kernel.CompressArgs
-	entries  kernel.EntryStoreArgs
-	keys     kernel.KeyStoreArgs
-	unpack   kernel.UnpackArgs
-	gated    kernel.GatedNormArgs
-	mean     kernel.MeanStreamsArgs
-	layer    kernel.LayerNormArgs
-}
-
-// eachToken distributes rows to the workers one by one, because a row of streams, or an entry, takes long enough.
-func (d *Device) eachToken(w hyperWork) error {
-	return d.hyper.run(d, w.rows, w, func(d *Device, w *hyperWork, worker, item int) { w.do(d, w, worker, item) })
-}
-
-// HyperPre computes the mixture of the streams that one site reads.
-func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
+// hyperPre computes the mixture of the streams that one site reads.
+func hyperPre(d *Device, a kernel.HyperPreArgs) error {
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, pre: a, do: (*Device).hyperPreRow})
+	return each(d, a.X.Rows, a, hyperPreRow)
 }
 
-func (d *Device) hyperPreRow(w *hyperWork, _, t int) {
-	a, n := &w.pre, w.pre.Streams
+func hyperPreRow(d *Device, a *kernel.HyperPreArgs, _, t int) {
+	n := a.Streams
 	x, mix := host.RowF32(a.X, t), host.RowF32(a.Mix, t)
 	base, scale := host.RowF32(a.Base, 0), host.RowF32(a.Scale, 0)
-	r := d.rootMean(x, a.NormEps)
+	r := rootMean(d.tier, x, a.NormEps)
 	var pre [kernel.MaxStreams]float32
 	post := host.RowF32(a.Post, t)
 	for i := range n {
@@ -61,23 +36,22 @@ func (d *Device) hyperPreRow(w *hyperWork, _, t int) {
 	for i := range out {
 		out[i] = float32(comb[i])
 	}
-	d.mixture(host.RowF32(a.Out, t), x, host.Carry(a, t, pre[:n]))
+	mixture(d.tier, host.RowF32(a.Out, t), x, host.Carry(a, t, pre[:n]))
 }
 
-// HyperSum collapses streams with given coefficients.
-func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
+// hyperSum collapses streams with given coefficients.
+func hyperSum(d *Device, a kernel.HyperSumArgs) error {
 	if err := onlyF32("hyper sum", a.Out, a.X); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, sum: a, do: func(d *Device, w *hyperWork, _, t int) {
-		a := &w.sum
-		d.mixture(host.RowF32(a.Out, t), host.RowF32(a.X, t), host.RowF32(a.Weights, t))
-	}})
+	return each(d, a.X.Rows, a, func(d *Device, a *kernel.HyperSumArgs, _, t int) {
+		mixture(d.tier, host.RowF32(a.Out, t), host.RowF32(a.X, t), host.RowF32(a.Weights, t))
+	})
 }
 
 // rootMean returns the inverse of the root mean square of all streams of a token.
-func (d *Device) rootMean(x []float32, eps float32) float64 {
-	return 1 / math.Sqrt(float64(d.tier.SumSquares(x)/float32(len(x))+eps))
+func rootMean(tier *vec.Tier, x []float32, eps float32) float64 {
+	return 1 / math.Sqrt(float64(tier.Dot(x, x)/float32(len(x))+eps))
 }
 
 func logit(scale, mix float32, r float64, base float32) float64 {
@@ -87,10 +61,10 @@ func logit(scale, mix float32, r float64, base float32) float64 {
 func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
 
 // mixture writes the weighted sum of the streams of x to out. It adds the streams in order.
-func (d *Device) mixture(out, x, pre []float32) {
+func mixture(tier *vec.Tier, out, x, pre []float32) {
 	clear(out)
 	for i, p := range pre {
-		d.tier.Axpy(out, p, x[i*len(out):][:len(out)])
+		tier.Axpy(out, p, x[i*len(out):][:len(out)])
 	}
 }
 
@@ -141,18 +115,18 @@ func columns(a []float64, n int, eps float64) {
 	}
 }
 
-// HyperPost writes a sublayer's output into the streams.
-func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
+// hyperPost writes a sublayer's output into the streams.
+func hyperPost(d *Device, a kernel.HyperPostArgs) error {
 	if err := onlyF32("hyper post", a.X, a.Sub); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, post: a, do: (*Device).hyperPostRow})
+	return each(d, a.X.Rows, a, hyperPostRow)
 }
 
 // hyperPostRow computes the new streams of one token as a matrix product: the left matrix holds the mixing coefficients
 // and, as its last column, the weights of the output; the rows of the right matrix are the old streams and the output.
-func (d *Device) hyperPostRow(w *hyperWork, worker, t int) {
-	a, n := &w.post, w.post.Streams
+func hyperPostRow(d *Device, a *kernel.HyperPostArgs, worker, t int) {
+	n := a.Streams
 	x, sub := host.RowF32(a.X, t), host.RowF32(a.Sub, t)
 	post, comb := host.RowF32(a.Post, t), host.RowF32(a.Comb, t)
 	old, by := grow(&d.scratch[worker].rows, len(x)+len(sub)), grow(&d.scratch[worker].tile, n*(n+1))
@@ -168,32 +142,31 @@ func (d *Device) hyperPostRow(w *hyperWork, worker, t int) {
 	d.tier.AccumulateF32(x, len(sub), by, n+1, n, old, len(sub), n+1, len(sub))
 }
 
-// HyperHead collapses the streams.
-func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
+// hyperHead collapses the streams.
+func hyperHead(d *Device, a kernel.HyperHeadArgs) error {
 	if err := onlyF32("hyper head", a.Out, a.X); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, head: a, do: func(d *Device, w *hyperWork, _, t int) {
-		a := &w.head
+	return each(d, a.X.Rows, a, func(d *Device, a *kernel.HyperHeadArgs, _, t int) {
 		x, mix, base := host.RowF32(a.X, t), host.RowF32(a.Mix, t), host.RowF32(a.Base, 0)
-		r := d.rootMean(x, a.NormEps)
+		r := rootMean(d.tier, x, a.NormEps)
 		var pre [kernel.MaxStreams]float32
 		for i := range a.Streams {
 			pre[i] = float32(sigmoid(logit(host.RowF32(a.Scale, 0)[0], mix[i], r, base[i]))) + a.Eps
 		}
-		d.mixture(host.RowF32(a.Out, t), x, pre[:a.Streams])
-	}})
+		mixture(d.tier, host.RowF32(a.Out, t), x, pre[:a.Streams])
+	})
 }
 
-// HeadNorm computes RMSNorm of every head.
-func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
+// headNorm computes RMSNorm of every head.
+func headNorm(d *Device, a kernel.HeadNormArgs) error {
 	if err := onlyF32("head norm", a.X); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, norm: a, do: func(d *Device, w *hyperWork, _, t int) {
-		row, size := host.RowF32(w.norm.X, t), w.norm.X.Cols/w.norm.Heads
+	return each(d, a.X.Rows, a, func(d *Device, a *kernel.HeadNormArgs, _, t int) {
+		row, size := host.RowF32(a.X, t), a.X.Cols/a.Heads
 		for ; len(row) > 0; row = row[size:] {
-			d.scale(row[:size], float32(d.rootMean(row[:size], w.norm.Eps)))
+			scaleBy(d.tier, row[:size], float32(rootMean(d.tier, row[:size], a.Eps)))
 		}
-	}})
+	})
 }

@@ -11,24 +11,23 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQuery rotates and quantises indexer queries and folds their scales into the weights.
-func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
+// indexQuery rotates and quantises indexer queries and folds their scales into the weights.
+func indexQuery(d *Device, a kernel.IndexQueryArgs) error {
 	if err := onlyF32("index query", a.Q); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.Q.Rows, query: a, do: (*Device).indexQueryRow})
+	return eachRow(d, a.Q.Rows, a, indexQueryRow)
 }
 
-func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
+func indexQueryRow(d *Device, a *kernel.IndexQueryArgs, worker, r int) {
 	const dim = layout.IndexDim
-	a := &w.query
 	q := host.RowF32(a.Q, r)
 	out, weights := host.RowF32(a.W, r), host.RowF32(a.Weights, r)
 	if a.Angles.Given() {
 		d.rotate(worker, headsAt{x: q[a.Offset:], n: a.Heads, ld: dim}, host.RowF32(a.Angles, r), a.Pairing, false)
 	}
 	scales := grow(&d.scratch[worker].scores, a.Heads)
-	d.indexCodes(a, r, q, scales)
+	indexCodes(d, a, r, q, scales)
 	fold := 1 / math.Sqrt(float64(a.Heads)*dim)
 	for h := range a.Heads {
 		out[h] = float32(float64(weights[h]) * fold * float64(scales[h]))
@@ -37,7 +36,7 @@ func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 }
 
 // indexCodes writes the rotated heads of one row in the format of the keys, and returns their scales in scales.
-func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32) {
+func indexCodes(d *Device, a *kernel.IndexQueryArgs, r int, q, scales []float32) {
 	const dim = layout.IndexDim
 	if a.Out.DType == kernel.E4M3 && a.Hadamard {
 		d.tier.RotateQuant(host.Bytes(a.Out.Slice(r, r+1)), scales, q, a.Heads, a.Scales)
@@ -63,18 +62,18 @@ func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32
 	}
 }
 
-// Locate converts positions to slots or to rows of gathered keys.
-func (d *Device) Locate(a kernel.LocateArgs) error {
+// locate converts positions to slots or to rows of gathered keys.
+func locate(d *Device, a kernel.LocateArgs) error {
 	if !a.Table.Given() {
-		return d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(_ *Device, w *rowWork, _, r int) {
-			in, out, offset := host.RowI32(w.place.Positions, r), host.RowI32(w.place.Out, r),
-				host.RowI32(w.place.Offset, r)[0]
+		return eachRow(d, a.Positions.Rows, a, func(_ *Device, a *kernel.LocateArgs, _, r int) {
+			in, out, offset := host.RowI32(a.Positions, r), host.RowI32(a.Out, r),
+				host.RowI32(a.Offset, r)[0]
 			for i, p := range in {
 				if out[i] = -1; p >= 0 {
 					out[i] = p + offset
 				}
 			}
-		}})
+		})
 	}
 	for r := range a.Positions.Rows {
 		if t := int(host.RowI32(a.TableRow, r)[0]); t < 0 || t >= a.Table.Rows {
@@ -83,13 +82,13 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 		}
 	}
 	d.outside.Store(-1)
-	err := d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(d *Device, w *rowWork, _, r int) {
-		table := host.RowI32(w.place.Table, int(host.RowI32(w.place.TableRow, r)[0]))
-		if p := locatePaged(host.RowI32(w.place.Out, r), host.RowI32(w.place.Positions, r), table,
-			w.place.PageTokens); p >= 0 {
+	err := eachRow(d, a.Positions.Rows, a, func(d *Device, a *kernel.LocateArgs, _, r int) {
+		table := host.RowI32(a.Table, int(host.RowI32(a.TableRow, r)[0]))
+		if p := locatePaged(host.RowI32(a.Out, r), host.RowI32(a.Positions, r), table,
+			a.PageTokens); p >= 0 {
 			d.outside.Store(p)
 		}
-	}})
+	})
 	if p := d.outside.Load(); err == nil && p >= 0 {
 		err = fmt.Errorf("%w: locate: position %d is outside the page table %v", kernel.ErrArgument, p, a.Table)
 	}

@@ -6,8 +6,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Absorb projects queries into latent space, one head and a tile of rows at a time.
-func (d *Device) Absorb(a kernel.AbsorbArgs) error {
+// absorb projects queries into latent space, one head and a tile of rows at a time.
+func absorb(d *Device, a kernel.AbsorbArgs) error {
 	if err := onlyF32("absorb", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -15,11 +15,11 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err != nil {
 		return err
 	}
-	d.headsAhead(w, keyRows, a.Q.Rows, a.Dims)
-	return d.absorb.run(d, a.Dims.Heads*ceilDiv(a.Q.Rows, tileRows), a, (*Device).absorbTile)
+	headsAhead(d, w, keyRows, a.Q.Rows, a.Dims)
+	return each(d, a.Dims.Heads*ceilDiv(a.Q.Rows, tileRows), a, absorbTile)
 }
 
-func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
+func absorbTile(d *Device, a *kernel.AbsorbArgs, worker, item int) {
 	tiles := ceilDiv(a.Q.Rows, tileRows)
 	h, m0 := item/tiles, item%tiles*tileRows
 	m1 := min(m0+tileRows, a.Q.Rows)
@@ -31,7 +31,7 @@ func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
 	w, each := a.KVB.(*host.Matrix), a.Dims.Nope+a.Dims.V
 	n0 := h * each
 	p := product{y: host.F32(out), ldy: out.Stride, x: host.F32(q), ldx: q.Stride, m: m1 - m0}
-	if d.absorbsOnTiles(w, a.Dims) {
+	if absorbsOnTiles(d.tier, w, a.Dims) {
 		ahead := each // the weights of the next head, which few rows take from memory
 		if tiles > 1 || h == a.Dims.Heads-1 {
 			ahead = 0
@@ -47,13 +47,13 @@ func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
 }
 
 // absorbsOnTiles reports whether queries are multiplied by the weight on tiles, for any number of rows.
-func (d *Device) absorbsOnTiles(w *host.Matrix, dims kernel.LatentDims) bool {
-	return d.tier.Tiled() && w.Data.DType == kernel.BF16 && dims.Latent == vec.LatentDim &&
+func absorbsOnTiles(tier *vec.Tier, w *host.Matrix, dims kernel.LatentDims) bool {
+	return tier.Tiled() && w.Data.DType == kernel.BF16 && dims.Latent == vec.LatentDim &&
 		dims.Nope%vec.LatentDepth == 0 && dims.Nope <= vec.LatentRows
 }
 
-// Expand projects attention outputs out of latent space, one head and a tile of rows at a time.
-func (d *Device) Expand(a kernel.ExpandArgs) error {
+// expand projects attention outputs out of latent space, one head and a tile of rows at a time.
+func expand(d *Device, a kernel.ExpandArgs) error {
 	if err := onlyF32("expand", a.Out, a.U); err != nil {
 		return err
 	}
@@ -61,11 +61,11 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 	if err != nil {
 		return err
 	}
-	d.headsAhead(w, valueRows, a.U.Rows, a.Dims)
-	return d.expand.run(d, a.Dims.Heads*ceilDiv(a.U.Rows, tileRows), a, (*Device).expandTile)
+	headsAhead(d, w, valueRows, a.U.Rows, a.Dims)
+	return each(d, a.Dims.Heads*ceilDiv(a.U.Rows, tileRows), a, expandTile)
 }
 
-func (d *Device) expandTile(a *kernel.ExpandArgs, worker, item int) {
+func expandTile(d *Device, a *kernel.ExpandArgs, worker, item int) {
 	tiles := ceilDiv(a.U.Rows, tileRows)
 	h, m0 := item/tiles, item%tiles*tileRows
 	m1 := min(m0+tileRows, a.U.Rows)

@@ -5,20 +5,15 @@ import (
 	"math"
 
 	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 )
 
 // convBlock is the number of channels of one item of a convolution.
 const convBlock = 1024
 
-// linearWork is an operation of linear attention; exactly one of the arguments is set.
-type linearWork struct {
-	conv  kernel.ConvArgs
-	delta kernel.DeltaArgs
-}
-
-// Convolve computes causal convolutions. A worker computes convBlock channels of a sequence at a time.
-func (d *Device) Convolve(a kernel.ConvArgs) error {
+// convolve computes causal convolutions. A worker computes convBlock channels of a sequence at a time.
+func convolve(d *Device, a kernel.ConvArgs) error {
 	if err := onlyF32("convolve", a.Out, a.X); err != nil {
 		return err
 	}
@@ -27,12 +22,11 @@ func (d *Device) Convolve(a kernel.ConvArgs) error {
 		a.Held); err != nil {
 		return err
 	}
-	return d.linear.run(d, a.Spans.Rows*ceilDiv(a.X.Cols, convBlock), linearWork{conv: a}, (*Device).convolve)
+	return each(d, a.Spans.Rows*ceilDiv(a.X.Cols, convBlock), a, convolveItem)
 }
 
-func (d *Device) convolve(w *linearWork, worker, item int) {
+func convolveItem(d *Device, a *kernel.ConvArgs, worker, item int) {
 	const n = kernel.ConvRows
-	a := &w.conv
 	blocks := ceilDiv(a.X.Cols, convBlock)
 	s, c0 := host.SpanAt(&a.Sequences, item/blocks), item%blocks*convBlock
 	c1 := min(c0+convBlock, a.X.Cols)
@@ -91,10 +85,10 @@ func (d *Device) convolve(w *linearWork, worker, item int) {
 	}
 }
 
-// Delta computes the gated delta rule in its recurrent form. A worker computes one head of a sequence at a time, so
+// delta computes the gated delta rule in its recurrent form. A worker computes one head of a sequence at a time, so
 // that the state of the head, 64 KiB, stays in the cache of its core. The chunked form needs more multiplications and
 // is faster only on matrix units.
-func (d *Device) Delta(a kernel.DeltaArgs) error {
+func delta(d *Device, a kernel.DeltaArgs) error {
 	if err := onlyF32("delta rule", a.Out, a.Q, a.K, a.V); err != nil {
 		return err
 	}
@@ -107,12 +101,11 @@ func (d *Device) Delta(a kernel.DeltaArgs) error {
 	if err := host.CheckSequences("delta rule", &a.Sequences, a.Q.Rows, slots, kept, a.Held); err != nil {
 		return err
 	}
-	return d.linear.run(d, a.Spans.Rows*a.Heads, linearWork{delta: a}, (*Device).deltaHeadOf)
+	return each(d, a.Spans.Rows*a.Heads, a, deltaHeadOf)
 }
 
-func (d *Device) deltaHeadOf(work *linearWork, worker, item int) {
+func deltaHeadOf(d *Device, a *kernel.DeltaArgs, worker, item int) {
 	const n = kernel.DeltaDim
-	a := &work.delta
 	s, h := host.SpanAt(&a.Sequences, item/a.Heads), item%a.Heads
 	if s.Slot < 0 {
 		for _, r := range s.Rows {
@@ -175,8 +168,8 @@ type deltaHead struct {
 // output is S^T (decay q) + (q k) u, so that the state is read once for both.
 func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 	const n = kernel.DeltaDim
-	d.direction(x.q, q, 1/math.Sqrt(n))
-	d.direction(x.k, k, 1)
+	direction(d.tier, x.q, q, 1/math.Sqrt(n))
+	direction(d.tier, x.k, k, 1)
 	for c, f := range gate {
 		x.decay[c] = -x.speed * (f + x.bias[c])
 	}
@@ -202,21 +195,21 @@ func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 }
 
 // direction writes v divided by its length, times by, to out.
-func (d *Device) direction(out, v []float32, by float64) {
-	d.tier.ScaleMul(out, v, ones[:len(v)], float32(by/math.Sqrt(float64(d.tier.SumSquares(v))+1e-6)))
+func direction(tier *vec.Tier, out, v []float32, by float64) {
+	tier.ScaleMul(out, v, ones[:len(v)], float32(by/math.Sqrt(float64(tier.Dot(v, v))+1e-6)))
 }
 
-// GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
-func (d *Device) GatedNorm(a kernel.GatedNormArgs) error {
+// gatedNorm normalises every head and multiplies it by the sigmoid of its gate.
+func gatedNorm(d *Device, a kernel.GatedNormArgs) error {
 	if err := onlyF32("gated norm", a.Out, a.X, a.Gate); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, gated: a, do: func(d *Device, w *hyperWork, worker, t int) {
-		a, size := &w.gated, w.gated.X.Cols/w.gated.Heads
+	return each(d, a.X.Rows, a, func(d *Device, a *kernel.GatedNormArgs, worker, t int) {
+		size := a.X.Cols / a.Heads
 		x, gate, out := host.RowF32(a.X, t), host.RowF32(a.Gate, t), host.RowF32(a.Out, t)
 		weight, e := host.RowF32(a.Weight, 0), grow(&d.scratch[worker].tile, size)
 		for h := 0; h < len(x); h += size {
-			inv := float32(d.rootMean(x[h:][:size], a.Eps))
+			inv := float32(rootMean(d.tier, x[h:][:size], a.Eps))
 			for c, v := range gate[h:][:size] {
 				e[c] = -v
 			}
@@ -226,33 +219,29 @@ func (d *Device) GatedNorm(a kernel.GatedNormArgs) error {
 				out[h+c] /= 1 + v
 			}
 		}
-	}})
+	})
 }
 
-// MeanStreams collapses residual streams to their mean.
-func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
+// meanStreams collapses residual streams to their mean.
+func meanStreams(d *Device, a kernel.MeanStreamsArgs) error {
 	if err := onlyF32("mean of streams", a.Out, a.X); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, mean: a, do: func(d *Device, w *hyperWork, _, t int) {
+	return each(d, a.X.Rows, a, func(d *Device, a *kernel.MeanStreamsArgs, _, t int) {
 		var weights [kernel.MaxStreams]float32
-		for i := range w.mean.Streams {
-			weights[i] = 1 / float32(w.mean.Streams)
+		for i := range a.Streams {
+			weights[i] = 1 / float32(a.Streams)
 		}
-		d.mixture(host.RowF32(w.mean.Out, t), host.RowF32(w.mean.X, t), weights[:w.mean.Streams])
-	}})
+		mixture(d.tier, host.RowF32(a.Out, t), host.RowF32(a.X, t), weights[:a.Streams])
+	})
 }
 
-// LayerNorm computes LayerNorm of every row.
-func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
+// layerNormRows computes LayerNorm of every row.
+func layerNormRows(d *Device, a kernel.LayerNormArgs) error {
 	if err := onlyF32("layer norm", a.Out, a.X); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, layer: a, do: func(_ *Device, w *hyperWork, _, t int) {
-		a := &w.layer
+	return each(d, a.X.Rows, a, func(_ *Device, a *kernel.LayerNormArgs, _, t int) {
 		layerNorm(host.RowF32(a.Out, t), host.RowF32(a.X, t), host.RowF32(a.Weight, 0), host.RowF32(a.Bias, 0), a.Eps)
-	}})
+	})
 }
-
-// Spread converts pools to the slots of their tokens.
-func (*Device) Spread(a kernel.SpreadArgs) error { return host.Spread(a) }

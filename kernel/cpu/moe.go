@@ -7,13 +7,13 @@ import (
 	"sparrow/kernel"
 )
 
-// Route chooses experts by the sigmoid of their logits.
-func (d *Device) Route(a kernel.RouteArgs) error {
-	return d.eachRow(rowWork{rows: a.Logits.Rows, route: a, do: (*Device).routeRow})
+// route chooses experts by the sigmoid of their logits.
+func route(d *Device, a kernel.RouteArgs) error {
+	return eachRow(d, a.Logits.Rows, a, routeRow)
 }
 
-func (d *Device) routeRow(w *rowWork, worker, t int) {
-	a, experts := &w.route, w.route.Logits.Cols
+func routeRow(d *Device, a *kernel.RouteArgs, worker, t int) {
+	experts := a.Logits.Cols
 	buf := grow(&d.scratch[worker].tile, 2*experts+a.Groups)
 	scores, biased, rank := buf[:experts], buf[experts:2*experts], buf[2*experts:]
 	bias := host.RowF32(a.Bias, 0)

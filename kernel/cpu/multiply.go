@@ -34,7 +34,6 @@ type multiplyState struct {
 	packed  [orders]bool        // true if columns of this order are packed
 	quant   quantised           // quantised x, for block formats
 	shares  shares              // shares of products of few rows
-	task    task[*multiplyState]
 	few     shareTask
 }
 
@@ -72,23 +71,23 @@ func (p *part) cut(workers int) {
 	p.bands, p.tiles = ceilDiv(p.w.Out(), p.band), ceilDiv(p.X.Rows, p.tile)
 }
 
-// Multiply multiplies by a stored weight.
-func (d *Device) Multiply(a kernel.MultiplyArgs) error {
+// multiply multiplies by a stored weight.
+func multiply(d *Device, a kernel.MultiplyArgs) error {
 	d.multiply.parts = append(d.multiply.parts[:0], part{MultiplyArgs: a})
-	return d.multiplyParts("multiply")
+	return multiplyParts(d, "multiply")
 }
 
-// Project multiplies by several weights, in one run of the workers.
-func (d *Device) Project(a kernel.ProjectArgs) error {
+// project multiplies by several weights, in one run of the workers.
+func project(d *Device, a kernel.ProjectArgs) error {
 	d.multiply.parts = d.multiply.parts[:0]
 	for i := range a.To {
 		d.multiply.parts = append(d.multiply.parts, part{MultiplyArgs: a.Product(i)})
 	}
-	return d.multiplyParts("project")
+	return multiplyParts(d, "project")
 }
 
 // multiplyParts computes the products of all parts.
-func (d *Device) multiplyParts(op string) error {
+func multiplyParts(d *Device, op string) error {
 	st := &d.multiply
 	defer st.forget()
 	st.packed, st.quant.done = [orders]bool{}, [len(quantGroups)]bool{}
@@ -109,7 +108,7 @@ func (d *Device) multiplyParts(op string) error {
 		if p.rows, err = d.quantFor(&st.quant, p.w, p.X); err != nil {
 			return err
 		}
-		if !d.packs(p.w) {
+		if !packs(d.tier, p.w) {
 			continue
 		}
 		o := orderFor(p.w)
@@ -129,7 +128,7 @@ func (d *Device) multiplyParts(op string) error {
 		d.pool.SetLimit(d.few)
 		st.shares.cut(st.parts, d.few)
 		d.ahead.begin(stageKey{w: st.parts[0].w}, st.shares.bytes, d.few,
-			func() [][][]byte { return d.shareSpans(st) })
+			func() [][][]byte { return shareSpans(d, st) })
 		st.few.dev = d
 		return d.run(st.shares.count(), &st.few)
 	}
@@ -140,7 +139,7 @@ func (d *Device) multiplyParts(op string) error {
 		p.cut(d.pool.Limit())
 		items += p.bands * p.tiles
 	}
-	return st.task.run(d, items, st, (*Device).multiplyItem)
+	return each(d, items, st, multiplyItem)
 }
 
 // forget clears references to the memory of finished products, so that it can be freed.
@@ -148,7 +147,7 @@ func (st *multiplyState) forget() { clear(st.parts) }
 
 // multiplyItem computes one tile of one of the products. Adjacent items share a tile of x: its rows fill half of the L2
 // cache, and the kernels prefetch weights but not x.
-func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
+func multiplyItem(d *Device, st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
 		if n := p.bands * p.tiles; item >= n {
@@ -156,7 +155,7 @@ func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 			continue
 		}
 		n0, m0 := item%p.bands*p.band, item/p.bands*p.tile
-		d.multiplyTile(p, worker, tileCut{n0: n0, n1: min(n0+p.band, p.w.Out()), m0: m0,
+		multiplyTile(d, p, worker, tileCut{n0: n0, n1: min(n0+p.band, p.w.Out()), m0: m0,
 			m1: min(m0+p.tile, p.X.Rows)})
 		return
 	}
@@ -185,15 +184,15 @@ func (t *shareTask) DoRange(worker, first, end int) {
 		if i < last {
 			c.next = st.parts[i+1].bytes()
 		} else {
-			c.next = d.afterShares(worker, end)
+			c.next = afterShares(d, worker, end)
 		}
-		d.multiplyTile(p, worker, c)
+		multiplyTile(d, p, worker, c)
 	}
 }
 
 // afterShares returns the memory that a worker reads after a range of shares that ends at end: the following shares if
 // they belong to the worker, otherwise the beginning of the next product.
-func (d *Device) afterShares(worker, end int) []byte {
+func afterShares(d *Device, worker, end int) []byte {
 	st := &d.multiply
 	first, n := d.pool.Share(st.shares.count(), worker)
 	if end > first && end < first+n {
@@ -212,16 +211,16 @@ type tileCut struct {
 }
 
 // multiplyTile multiplies the rows of one tile.
-func (d *Device) multiplyTile(p *part, worker int, c tileCut) {
+func multiplyTile(d *Device, p *part, worker int, c tileCut) {
 	n0, n1, m0, m1 := c.n0, c.n1, c.m0, c.m1
 	out := p.Out.Slice(m0, m1).Columns(n0, n1)
 	if p.columns != nil {
-		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0,
+		packedProduct(d.tier, vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0,
 			Add: p.Accumulate, Next: c.next}, p.w, n0)
 		return
 	}
 	if p.rows != nil {
-		d.blockProduct(vec.BlockCut{Y: host.F32(out), Ldy: out.Stride, X: p.rows, M0: m0, M1: m1, N: n1 - n0,
+		blockProduct(d.tier, vec.BlockCut{Y: host.F32(out), Ldy: out.Stride, X: p.rows, M0: m0, M1: m1, N: n1 - n0,
 			Add: p.Accumulate}, p.w, n0)
 		return
 	}

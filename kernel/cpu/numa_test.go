@@ -91,7 +91,7 @@ func TestNodesShareProducts(t *testing.T) {
 		for _, w := range list {
 			a.To = append(a.To, kernel.Projection{Out: tensor(w.Out()), W: w})
 		}
-		if err := d.Project(a); err != nil {
+		if err := d.Do(a); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range a.To {
@@ -106,7 +106,7 @@ func TestNodesShareProducts(t *testing.T) {
 			copy(host.RowI32(ids, r), []int32{int32(r % 6), int32((r + 2) % 6)})
 			copy(host.RowF32(e.Weights, r), []float32{0.25, 0.75})
 		}
-		if err := d.Experts(e); err != nil {
+		if err := d.Do(e); err != nil {
 			t.Fatal(err)
 		}
 		return append(out, host.F32(e.Out)...)

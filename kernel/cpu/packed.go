@@ -14,8 +14,8 @@ type packWork struct {
 }
 
 // packs reports whether products with a weight use packed columns: on a tier with tiles, for the formats they support.
-func (d *Device) packs(w *host.Matrix) bool {
-	if !d.tier.Tiled() {
+func packs(tier *vec.Tier, w *host.Matrix) bool {
+	if !tier.Tiled() {
 		return false
 	}
 	switch w.Data.DType {
@@ -61,15 +61,15 @@ func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, ind
 func (d *Device) packChunks(w packWork) error {
 	chunks := w.to.Chunks()
 	if chunks > 1 && w.x.Rows > 1 {
-		return d.pack.run(d, chunks, w, (*Device).packChunk)
+		return each(d, chunks, w, packChunk)
 	}
 	for i := range chunks {
-		d.packChunk(&w, 0, i)
+		packChunk(d, &w, 0, i)
 	}
 	return nil
 }
 
-func (d *Device) packChunk(w *packWork, _, i int) {
+func packChunk(d *Device, w *packWork, _, i int) {
 	if w.index == nil {
 		d.tier.PackChunk(w.to, i, host.F32(w.x), w.x.Stride)
 		return
@@ -78,16 +78,16 @@ func (d *Device) packChunk(w *packWork, _, i int) {
 }
 
 // packedProduct multiplies packed columns by c.N rows of a weight, starting at row n0.
-func (d *Device) packedProduct(c vec.Cut, w *host.Matrix, n0 int) {
+func packedProduct(tier *vec.Tier, c vec.Cut, w *host.Matrix, n0 int) {
 	band := w.Data.Slice(n0, n0+c.N)
 	switch w.Data.DType {
 	case kernel.BF16:
-		d.tier.TiledBF16(c, host.Bytes(band), band.Stride)
+		tier.TiledBF16(c, host.Bytes(band), band.Stride)
 	case kernel.E4M3:
 		row, within := w.ScaleRow(n0)
-		d.tier.TiledFP8(c, host.Bytes(band), band.Stride, host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride,
+		tier.TiledFP8(c, host.Bytes(band), band.Stride, host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride,
 			within)
 	case kernel.E2M1x2:
-		d.tier.TiledFP4(c, host.Bytes(band), band.Stride, host.Bytes(w.Scale.Slice(n0, n0+c.N)), w.Scale.Stride)
+		tier.TiledFP4(c, host.Bytes(band), band.Stride, host.Bytes(w.Scale.Slice(n0, n0+c.N)), w.Scale.Stride)
 	}
 }

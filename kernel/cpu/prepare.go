@@ -50,25 +50,25 @@ func (x *experts) quantised() bool { return x.quantIn > 0 }
 // PrepareExperts keeps the matrices in their stored form.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if w.Split() {
-		return d.prepareSplit(w)
+		return prepareSplit(d, w)
 	}
 	all, err := d.Memory.Experts(w)
 	if err != nil {
 		return nil, err
 	}
 	other := func(like *host.Matrix) func(*host.Matrix) bool {
-		return func(m *host.Matrix) bool { return !d.packs(m) || orderFor(m) != orderFor(like) }
+		return func(m *host.Matrix) bool { return !packs(d.tier, m) || orderFor(m) != orderFor(like) }
 	}
 	in, between := other(all.Gate[0]), other(all.Down[0])
 	x := &experts{Experts: all}
 	x.packed = !slices.ContainsFunc(all.Gate, in) && !slices.ContainsFunc(all.Up, in) &&
 		!slices.ContainsFunc(all.Down, between)
-	in, between = d.otherGroup(all.Gate[0]), d.otherGroup(all.Down[0])
+	in, between = otherGroup(d.tier, all.Gate[0]), otherGroup(d.tier, all.Down[0])
 	if !slices.ContainsFunc(all.Gate, in) && !slices.ContainsFunc(all.Up, in) &&
 		!slices.ContainsFunc(all.Down, between) {
 		x.together = d.tier.BlockTogether()
-		x.quantIn, x.quantBetween = d.quantGroup(all.Gate[0]), d.quantGroup(all.Down[0])
-		if d.oneByOne(all.Gate[0]) && d.oneByOne(all.Down[0]) {
+		x.quantIn, x.quantBetween = quantGroup(d.tier, all.Gate[0]), quantGroup(d.tier, all.Down[0])
+		if oneByOne(d.tier, all.Gate[0]) && oneByOne(d.tier, all.Down[0]) {
 			x.together = 1
 		}
 	}
@@ -88,13 +88,13 @@ func (d *Device) ReplaceExpert(x kernel.Experts, i int, w kernel.ExpertWeights) 
 }
 
 // oneByOne reports whether products with a weight read quantised rows one at a time on every tier.
-func (d *Device) oneByOne(m *host.Matrix) bool {
-	group := d.quantGroup(m)
+func oneByOne(tier *vec.Tier, m *host.Matrix) bool {
+	group := quantGroup(tier, m)
 	return groupCodes(m) != 0 || group == vec.QuantRows32 || group == vec.QuantRows256
 }
 
 // otherGroup returns a function that reports whether rows quantised for like cannot be multiplied by a matrix.
-func (d *Device) otherGroup(like *host.Matrix) func(*host.Matrix) bool {
-	group := d.quantGroup(like)
-	return func(m *host.Matrix) bool { return group == 0 || d.quantGroup(m) != group }
+func otherGroup(tier *vec.Tier, like *host.Matrix) func(*host.Matrix) bool {
+	group := quantGroup(tier, like)
+	return func(m *host.Matrix) bool { return group == 0 || quantGroup(tier, m) != group }
 }

@@ -15,10 +15,9 @@ func rootScore(z float32) float32 {
 	return float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v)))))
 }
 
-// RouteRoot chooses experts by the square root of softplus.
-func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
-	return d.eachRow(rowWork{rows: a.Logits.Rows, root: a, do: func(d *Device, w *rowWork, worker, t int) {
-		a := &w.root
+// routeRoot chooses experts by the square root of softplus.
+func routeRoot(d *Device, a kernel.RootRouteArgs) error {
+	return eachRow(d, a.Logits.Rows, a, func(d *Device, a *kernel.RootRouteArgs, worker, t int) {
 		biased, bias := grow(&d.scratch[worker].tile, a.Logits.Cols), host.RowF32(a.Bias, 0)
 		logits, ids := host.RowF32(a.Logits, t), host.RowI32(a.IDs, t)
 		for e, z := range logits {
@@ -26,11 +25,11 @@ func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
 		}
 		best(ids, biased)
 		share(host.RowF32(a.Weights, t), ids, logits, a.Scale)
-	}})
+	})
 }
 
-// RouteHash looks experts up by token.
-func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
+// routeHash looks experts up by token.
+func routeHash(d *Device, a kernel.HashRouteArgs) error {
 	for t := range a.Logits.Rows {
 		token := int(host.RowI32(a.Tokens, t)[0])
 		if token < 0 || token >= a.Table.Rows {

@@ -11,47 +11,8 @@ import (
 	"sparrow/layout"
 )
 
-// rowBlock is the number of rows in one item of a row-wise operation: enough that the work exceeds the cost of an item.
-const rowBlock = 8
-
-// rowWork is a row-wise operation: its arguments (exactly one field is set), and the function for a row.
-type rowWork struct {
-	do     func(d *Device, w *rowWork, worker, row int)
-	rows   int
-	norm   kernel.NormArgs
-	turn   kernel.RotateArgs
-	store  kernel.StoreArgs
-	index  kernel.IndexStoreArgs
-	query  kernel.IndexQueryArgs
-	fetch  kernel.GatherArgs
-	pick   kernel.SelectArgs
-	gate   kernel.GateArgs
-	angle  kernel.AngleArgs
-	place  kernel.LocateArgs
-	copy   kernel.IndexGatherArgs
-	look   kernel.EmbedArgs
-	pages  kernel.ConvertArgs
-	route  kernel.RouteArgs
-	root   kernel.RootRouteArgs
-	best   kernel.CandidateArgs
-	blocks kernel.BlockMaxArgs
-}
-
-func (d *Device) eachRow(w rowWork) error {
-	return d.rows.run(d, ceilDiv(w.rows, rowBlock), w, func(d *Device, w *rowWork, worker, item int) {
-		for r := item * rowBlock; r < min((item+1)*rowBlock, w.rows); r++ {
-			w.do(d, w, worker, r)
-		}
-	})
-}
-
-// eachItem is like eachRow, but distributes rows one by one, for rows that take long enough.
-func (d *Device) eachItem(w rowWork) error {
-	return d.rows.run(d, w.rows, w, func(d *Device, w *rowWork, worker, item int) { w.do(d, w, worker, item) })
-}
-
-// Embed looks up embeddings.
-func (d *Device) Embed(a kernel.EmbedArgs) error {
+// embed looks up embeddings.
+func embed(d *Device, a kernel.EmbedArgs) error {
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
@@ -65,50 +26,50 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 				kernel.ErrArgument, id, max(a.Part.Of, table.Out()))
 		}
 	}
-	return d.eachRow(rowWork{rows: a.Out.Rows, look: a, do: func(d *Device, w *rowWork, _, t int) {
-		out := host.RowF32(w.look.Out, t)
-		id, here := w.look.Part.Local(int(host.RowI32(w.look.IDs, t)[0]), w.look.Table.Out())
+	return eachRow(d, a.Out.Rows, a, func(d *Device, a *kernel.EmbedArgs, _, t int) {
+		out := host.RowF32(a.Out, t)
+		id, here := a.Part.Local(int(host.RowI32(a.IDs, t)[0]), a.Table.Out())
 		if !here {
 			clear(out)
 			return
 		}
-		switch row := w.look.Table.(*host.Matrix).Data.Slice(id, id+1); row.DType {
+		switch row := a.Table.(*host.Matrix).Data.Slice(id, id+1); row.DType {
 		case kernel.F32:
 			copy(out, host.F32(row))
 		case kernel.BF16:
 			d.tier.WidenBF16(out, host.Bytes(row))
 		default:
-			widenBand(out, w.look.Table.(*host.Matrix), id, id+1)
+			widenBand(out, a.Table.(*host.Matrix), id, id+1)
 		}
-	}})
+	})
 }
 
-// Norm computes RMSNorm.
-func (d *Device) Norm(a kernel.NormArgs) error {
+// norm computes RMSNorm.
+func norm(d *Device, a kernel.NormArgs) error {
 	if err := onlyF32("norm", a.Out, a.X, a.Weight); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.X.Rows, norm: a, do: func(d *Device, w *rowWork, _, r int) {
-		d.rmsNorm(host.RowF32(w.norm.Out, r), host.RowF32(w.norm.X, r), host.RowF32(w.norm.Weight, 0), w.norm.Eps)
-	}})
+	return eachRow(d, a.X.Rows, a, func(d *Device, a *kernel.NormArgs, _, r int) {
+		rmsNorm(d.tier, host.RowF32(a.Out, r), host.RowF32(a.X, r), host.RowF32(a.Weight, 0), a.Eps)
+	})
 }
 
-func (d *Device) rmsNorm(out, x, w []float32, eps float32) {
-	mean := d.tier.SumSquares(x) / float32(len(x))
-	d.tier.ScaleMul(out, x, w, float32(1/math.Sqrt(float64(mean+eps))))
+func rmsNorm(tier *vec.Tier, out, x, w []float32, eps float32) {
+	mean := tier.Dot(x, x) / float32(len(x))
+	tier.ScaleMul(out, x, w, float32(1/math.Sqrt(float64(mean+eps))))
 }
 
 // Take copies chosen rows.
 func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
-// Gate computes silu(Gate) * Up, with the clamps of GateArgs.
-func (d *Device) Gate(a kernel.GateArgs) error {
+// gateRows computes silu(Gate) * Up, with the clamps of GateArgs.
+func gateRows(d *Device, a kernel.GateArgs) error {
 	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.Gate.Rows, gate: a, do: func(d *Device, w *rowWork, worker, r int) {
-		out, g, u := host.RowF32(w.gate.Out, r), host.RowF32(w.gate.Gate, r), host.RowF32(w.gate.Up, r)
-		if l := w.gate.Limit; l > 0 {
+	return eachRow(d, a.Gate.Rows, a, func(d *Device, a *kernel.GateArgs, worker, r int) {
+		out, g, u := host.RowF32(a.Out, r), host.RowF32(a.Gate, r), host.RowF32(a.Up, r)
+		if l := a.Limit; l > 0 {
 			clamped := grow(&d.scratch[worker].tile, len(u))
 			copy(clamped, u)
 			copy(out, g)
@@ -116,7 +77,7 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 			g, u = out, clamped
 		}
 		d.tier.SiluMul(out, g, u)
-	}})
+	})
 }
 
 // clampGate limits gate to at most limit, and up to [-limit, limit].
@@ -127,29 +88,27 @@ func clampGate(gate, up []float32, limit float32) {
 	}
 }
 
-// Angles computes the cosines and sines of every row's rotation.
-func (d *Device) Angles(a kernel.AngleArgs) error {
-	return d.eachRow(rowWork{rows: a.Out.Rows, angle: a, do: func(_ *Device, w *rowWork, _, r int) {
-		a := &w.angle
+// angles computes the cosines and sines of every row's rotation.
+func angles(d *Device, a kernel.AngleArgs) error {
+	return eachRow(d, a.Out.Rows, a, func(_ *Device, a *kernel.AngleArgs, _, r int) {
 		pos := float32(host.RowI32(a.Positions, r)[0])
 		out, freq := host.RowF32(a.Out, r), host.RowF32(a.InvFreq, 0)
 		for i, f := range freq {
 			sin, cos := math.Sincos(float64(pos * f))
 			out[i], out[len(freq)+i] = float32(cos)*a.Scale, float32(sin)*a.Scale
 		}
-	}})
+	})
 }
 
-// Rotate applies RoPE in place.
-func (d *Device) Rotate(a kernel.RotateArgs) error {
+// rotateRows applies RoPE in place.
+func rotateRows(d *Device, a kernel.RotateArgs) error {
 	if err := onlyF32("rotate", a.X); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.X.Rows, turn: a, do: func(d *Device, w *rowWork, worker, r int) {
-		a := &w.turn
+	return eachRow(d, a.X.Rows, a, func(d *Device, a *kernel.RotateArgs, worker, r int) {
 		heads := headsAt{x: host.RowF32(a.X, r)[a.Offset:], n: a.Heads, ld: a.HeadDim}
 		d.rotate(worker, heads, host.RowF32(a.Angles, r), a.Pairing, a.Inverse)
-	}})
+	})
 }
 
 // headsAt describes n heads, ld elements apart, whose first elements are rotated.
@@ -200,25 +159,24 @@ func checkSlots(op string, t kernel.Tensor, p kernel.Pool, padding bool) error {
 	return nil
 }
 
-// StoreRows normalises, rotates and encodes latent rows.
-func (d *Device) StoreRows(a kernel.StoreArgs) error {
+// storeRows normalises, rotates and encodes latent rows.
+func storeRows(d *Device, a kernel.StoreArgs) error {
 	if err := onlyF32("store rows", a.KV, a.Norm); err != nil {
 		return err
 	}
 	if err := checkSlots("store rows", a.Slots, a.Pool, true); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.KV.Rows, store: a, do: (*Device).storeRow})
+	return eachRow(d, a.KV.Rows, a, storeRow)
 }
 
-func (d *Device) storeRow(w *rowWork, worker, r int) {
-	a := &w.store
+func storeRow(d *Device, a *kernel.StoreArgs, worker, r int) {
 	slot := int(host.RowI32(a.Slots, r)[0])
 	if slot < 0 {
 		return
 	}
 	kv, row := host.RowF32(a.KV, r), grow(&d.scratch[worker].tile, layout.Width(a.Pool.Layout))
-	d.rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], host.RowF32(a.Norm, 0), a.Eps)
+	rmsNorm(d.tier, row[:layout.LatentDim], kv[:layout.LatentDim], host.RowF32(a.Norm, 0), a.Eps)
 	if copy(row[layout.LatentDim:], kv[layout.LatentDim:]) > 0 {
 		d.rotate(worker, headsAt{x: row[layout.LatentDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r),
 			kernel.Interleaved, false)
@@ -242,72 +200,70 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 	}
 }
 
-// GatherRows decodes rows into a contiguous tensor.
-func (d *Device) GatherRows(a kernel.GatherArgs) error {
+// gatherRows decodes rows into a contiguous tensor.
+func gatherRows(d *Device, a kernel.GatherArgs) error {
 	if err := checkSlots("gather rows", a.Slots, a.Pool, false); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.Out.Rows, fetch: a, do: func(d *Device, w *rowWork, worker, r int) {
-		a := &w.fetch
+	return eachRow(d, a.Out.Rows, a, func(d *Device, a *kernel.GatherArgs, worker, r int) {
 		slot := int(host.RowI32(a.Slots, r)[0])
 		if a.Out.DType == kernel.F32 {
-			d.widenSlot(host.RowF32(a.Out, r), a.Pool, slot)
+			widenSlot(d.tier, host.RowF32(a.Out, r), a.Pool, slot)
 			return
 		}
 		row := grow(&d.scratch[worker].tile, layout.Width(a.Pool.Layout))
-		d.widenSlot(row, a.Pool, slot)
+		widenSlot(d.tier, row, a.Pool, slot)
 		d.tier.NarrowBF16(host.Bytes(a.Out.Slice(r, r+1)), row)
-	}})
+	})
 }
 
 // widenSlot decodes the row at a slot of a pool into layout.Width float32 values.
-func (d *Device) widenSlot(out []float32, p kernel.Pool, slot int) {
+func widenSlot(tier *vec.Tier, out []float32, p kernel.Pool, slot int) {
 	n := p.Mem.Cols / p.PageTokens // bytes of a row: a page of a main layout is an array of rows
-	d.widenRow(out, p.Layout, host.Page(p, slot/p.PageTokens)[slot%p.PageTokens*n:][:n])
+	widenRow(tier, out, p.Layout, host.Page(p, slot/p.PageTokens)[slot%p.PageTokens*n:][:n])
 }
 
 // widenRow decodes the bytes of one cache row into layout.Width float32 values.
-func (d *Device) widenRow(out []float32, k layout.Kind, row []byte) {
+func widenRow(tier *vec.Tier, out []float32, k layout.Kind, row []byte) {
 	switch k {
 	case layout.BF16Row1152:
-		d.tier.WidenBF16(out, row)
+		tier.WidenBF16(out, row)
 	case layout.FP8Row656:
 		var groups vec.Groups
 		for j, scale := range (layout.FP8Block{}).Scales(row) {
 			groups[j] = scale
 		}
-		d.tier.WidenE4M3Groups(out[:layout.LatentDim], row[:layout.LatentDim], groups, 128)
-		d.tier.WidenBF16(out[layout.LatentDim:], (layout.FP8Block{}).Rope(row))
+		tier.WidenE4M3Groups(out[:layout.LatentDim], row[:layout.LatentDim], groups, 128)
+		tier.WidenBF16(out[layout.LatentDim:], (layout.FP8Block{}).Rope(row))
 	case layout.FP8Row576:
-		d.tier.WidenE4M3(out, row, 1)
+		tier.WidenE4M3(out, row, 1)
 	case layout.F32Row2304:
 		layout.F32{}.Decode(out, row, 0)
 	case layout.BF16Row1024:
-		d.tier.WidenBF16(out, row)
+		tier.WidenBF16(out, row)
 	case layout.FP8Row528:
 		var groups vec.Groups
 		for j, scale := range (layout.NopeFP8{}).Scales(row) {
 			groups[j] = scale
 		}
-		d.tier.WidenE4M3Groups(out, row[:layout.LatentDim], groups, 128)
+		tier.WidenE4M3Groups(out, row[:layout.LatentDim], groups, 128)
 	case layout.F32Row2048:
 		layout.NopeF32{}.Decode(out, row, 0)
 	}
 }
 
-// StoreIndex normalises, rotates and encodes indexer keys.
-func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
+// storeIndex normalises, rotates and encodes indexer keys.
+func storeIndex(d *Device, a kernel.IndexStoreArgs) error {
 	if err := onlyF32("store index", a.Key, a.Weight, a.Bias); err != nil {
 		return err
 	}
 	if err := checkSlots("store index", a.Slots, a.Pool, true); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.Key.Rows, index: a, do: (*Device).storeIndexRow})
+	return eachRow(d, a.Key.Rows, a, storeIndexRow)
 }
 
-func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
-	a := &w.index
+func storeIndexRow(d *Device, a *kernel.IndexStoreArgs, worker, r int) {
 	slot := int(host.RowI32(a.Slots, r)[0])
 	if slot < 0 {
 		return
@@ -347,18 +303,18 @@ func layerNorm(out, x, w, b []float32, eps float32) {
 	}
 }
 
-// GatherIndex copies indexer keys into a contiguous page.
-func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
+// gatherIndex copies indexer keys into a contiguous page.
+func gatherIndex(d *Device, a kernel.IndexGatherArgs) error {
 	if err := checkSlots("gather index", a.Slots, a.Pool, false); err != nil {
 		return err
 	}
 	blocks := ceilDiv(a.Slots.Rows, a.Pool.PageTokens)
-	return d.eachItem(rowWork{rows: blocks, copy: a, do: func(_ *Device, w *rowWork, _, block int) {
-		size := w.copy.Pool.PageTokens
-		if err := moveIndexKeys(&w.copy, block*size, min((block+1)*size, w.copy.Slots.Rows)); err != nil {
+	return each(d, blocks, a, func(_ *Device, a *kernel.IndexGatherArgs, _, block int) {
+		size := a.Pool.PageTokens
+		if err := moveIndexKeys(a, block*size, min((block+1)*size, a.Slots.Rows)); err != nil {
 			panic(err) // cannot happen: slots and layouts were checked
 		}
-	}})
+	})
 }
 
 // moveIndexKeys copies the keys of tokens [first, end). It copies tokens that are adjacent in a page of the pool
@@ -378,18 +334,17 @@ func moveIndexKeys(a *kernel.IndexGatherArgs, first, end int) error {
 	return nil
 }
 
-// ConvertPages converts raw pages to block pages.
-func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
+// convertPages converts raw pages to block pages.
+func convertPages(d *Device, a kernel.ConvertArgs) error {
 	for i := range a.Pages.Rows {
 		if p := int(host.RowI32(a.Pages, i)[0]); p < 0 || p >= a.In.Pages() {
 			return fmt.Errorf("%w: convert pages: page %d is outside the %d pages", kernel.ErrArgument, p, a.In.Pages())
 		}
 	}
-	return d.eachItem(rowWork{rows: a.Pages.Rows, pages: a, do: func(_ *Device, w *rowWork, _, i int) {
-		a := &w.pages
+	return each(d, a.Pages.Rows, a, func(_ *Device, a *kernel.ConvertArgs, _, i int) {
 		in, out := host.Page(a.In, int(host.RowI32(a.Pages, i)[0])), host.Page(a.Out, i)
 		for s := range a.In.PageTokens {
 			layout.RawToBlock(out[s*656:][:656], in[s*576:][:576], 1)
 		}
-	}})
+	})
 }

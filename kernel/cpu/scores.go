@@ -18,8 +18,8 @@ const scoreRows = 32
 // scoreItem is a part of the work: the scores of rows r0 to r1, which read the same keys, over keys s0 to s1.
 type scoreItem struct{ r0, r1, s0, s1 int }
 
-// Scores computes index scores.
-func (d *Device) Scores(a kernel.ScoreArgs) error {
+// scores computes index scores.
+func scores(d *Device, a kernel.ScoreArgs) error {
 	if err := checkScores(&a); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 		}
 		r = end
 	}
-	return d.scores.run(d, len(d.scoreItems), a, (*Device).scoreBlock)
+	return each(d, len(d.scoreItems), a, scoreBlock)
 }
 
 // sharing returns the end of the range of rows from r on that share blocks of keys.
@@ -119,7 +119,7 @@ func checkTable(op string, table, tableRow kernel.Tensor, r, n, pages int) error
 }
 
 // scoreBlock scores one block of keys for the rows that share it.
-func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
+func scoreBlock(d *Device, a *kernel.ScoreArgs, worker, item int) {
 	it, s := d.scoreItems[item], &d.scratch[worker]
 	if a.Keys.Layout != layout.IndexPage132 {
 		keys := grow(&s.rows, (it.s1-it.s0)*layout.IndexDim)
@@ -130,13 +130,13 @@ func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
 		})
 		for r := it.r0; r < it.r1; r++ {
 			if n := min(it.s1, scored(a, r)) - it.s0; n > 0 {
-				d.scoreExact(a, s, r, host.RowF32(a.Out, r)[it.s0:][:n], keys)
+				scoreExact(d, a, s, r, host.RowF32(a.Out, r)[it.s0:][:n], keys)
 			}
 		}
 		return
 	}
 	if s.index == nil {
-		s.index = d.tier.NewIndexBlock()
+		s.index = vec.NewIndexBlock(d.tier)
 	}
 	s.index.Reset(it.r1 - it.r0)
 	eachRun(a, it, func(page []byte, slot, at, n int) {
@@ -191,7 +191,7 @@ func decodeKey(p kernel.Pool, key []float32, page []byte, token int) {
 }
 
 // scoreExact scores float32 keys [n, 128] for one row.
-func (d *Device) scoreExact(a *kernel.ScoreArgs, s *scratch, r int, out, keys []float32) {
+func scoreExact(d *Device, a *kernel.ScoreArgs, s *scratch, r int, out, keys []float32) {
 	const dim = layout.IndexDim
 	n := len(out)
 	dots := grow(&s.scores, a.Heads*n)

@@ -48,7 +48,7 @@ func TestPagedRowsShareKeysAsToldTo(t *testing.T) {
 	blocks := ceilDiv(keys, vec.IndexBlockKeys)
 	for n, groups := range map[int]int{0: 4, 1: 4, 2: 2, 4: 1} {
 		args.NextN = n
-		if err := d.Scores(args); err != nil {
+		if err := d.Do(args); err != nil {
 			t.Fatal(err)
 		}
 		if len(d.scoreItems) != groups*blocks {
@@ -59,7 +59,7 @@ func TestPagedRowsShareKeysAsToldTo(t *testing.T) {
 	if err := kernel.WriteI32(d, args.TableRow, []int32{0, 0, 0, 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Scores(args); !errors.Is(err, kernel.ErrArgument) {
+	if err := d.Do(args); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("a group of two requests: %v, want a refusal", err)
 	}
 }
@@ -76,7 +76,7 @@ func BenchmarkVerifyScores(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%d rows, %d at once", rows, n), func(b *testing.B) {
 				for b.Loop() {
-					if err := d.Scores(args); err != nil {
+					if err := d.Do(args); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -21,8 +21,8 @@ const (
 	sharePart = 16384
 )
 
-// Select chooses the best scored positions of every row.
-func (d *Device) Select(a kernel.SelectArgs) error {
+// selectBest chooses the best scored positions of every row.
+func selectBest(d *Device, a kernel.SelectArgs) error {
 	shared := false
 	for r := range a.Out.Rows {
 		n := int(host.RowI32(a.Lens, r)[0])
@@ -35,19 +35,19 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	}
 	if shared && a.Out.Rows < d.pool.Limit() {
 		for r := range a.Out.Rows {
-			if err := d.selectShared(&a, r); err != nil {
+			if err := selectShared(d, &a, r); err != nil {
 				return err
 			}
 		}
 		host.SelectedScores(a)
 		return nil
 	}
-	err := d.eachItem(rowWork{rows: a.Out.Rows, pick: a, do: func(d *Device, w *rowWork, worker, r int) {
+	err := each(d, a.Out.Rows, a, func(d *Device, a *kernel.SelectArgs, worker, r int) {
 		s := &d.scratch[worker].pick
-		if out, scores, many := s.begin(&w.pick, r); many {
+		if out, scores, many := s.begin(a, r); many {
 			s.finish(d, out, scores, s.collect(d, scores, s.floor(d, scores, len(out))))
 		}
-	}})
+	})
 	if err == nil {
 		host.SelectedScores(a)
 	}
@@ -55,7 +55,7 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 }
 
 // selectShared selects from one row with all workers: each collects candidates from its parts of the scores.
-func (d *Device) selectShared(a *kernel.SelectArgs, r int) error {
+func selectShared(d *Device, a *kernel.SelectArgs, r int) error {
 	s := &d.scratch[0].pick
 	out, scores, many := s.begin(a, r)
 	if !many {
@@ -65,7 +65,7 @@ func (d *Device) selectShared(a *kernel.SelectArgs, r int) error {
 	s.reserve(len(scores) + parts*vec.CollectSlack)
 	floor := s.floor(d, scores, len(out))
 	w := partWork{scores: scores, above: above(floor), to: s, counts: grow(&s.counts, parts)}
-	err := d.parts.run(d, parts, w, func(d *Device, w *partWork, _, i int) {
+	err := each(d, parts, w, func(d *Device, w *partWork, _, i int) {
 		from, end := i*sharePart, min((i+1)*sharePart, len(w.scores))
 		at := from + i*vec.CollectSlack
 		w.counts[i] = d.tier.Collect(w.to.places[at:], w.to.kept[at:], w.scores[from:end], nil, int32(from), w.above)
@@ -147,7 +147,7 @@ func (s *picker) floor(d *Device, scores []float32, k int) float32 {
 	if rank >= size || d.tier.CountAbove(sample, lowest) < rank {
 		return lowest
 	}
-	return d.cut(sample, rank, lowest)
+	return cutAt(d.tier, sample, rank, lowest)
 }
 
 func (s *picker) reserve(n int) { s.places, s.kept = grow(&s.places, n), grow(&s.kept, n) }
@@ -184,15 +184,15 @@ func (s *picker) finish(d *Device, out []int32, scores []float32, c candidates) 
 		end(out, copy(out, s.places[:c.n]))
 		return
 	}
-	s.emit(d, out, s.kept[:c.n], s.places[:c.n], d.cut(s.kept[:c.n], k, c.floor))
+	s.emit(d, out, s.kept[:c.n], s.places[:c.n], cutAt(d.tier, s.kept[:c.n], k, c.floor))
 }
 
-// cut returns the k-th largest of the numbers x. At least k of them reach the floor.
-func (d *Device) cut(x []float32, k int, floor float32) float32 {
-	low, high := order(floor), order(d.tier.Max(x))+1
+// cutAt returns the k-th largest of the numbers x. At least k of them reach the floor.
+func cutAt(tier *vec.Tier, x []float32, k int, floor float32) float32 {
+	low, high := order(floor), order(tier.Max(x))+1
 	for high-low > 1 {
 		middle := low + (high-low)/2
-		if d.tier.CountAbove(x, number(middle)) >= k {
+		if tier.CountAbove(x, number(middle)) >= k {
 			low = middle
 		} else {
 			high = middle

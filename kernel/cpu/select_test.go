@@ -74,7 +74,7 @@ func TestSelectOfLongRows(t *testing.T) {
 							host.F32(scores)[i] = draw(r, i, n)
 						}
 						host.I32(lens)[0] = int32(n)
-						if err := d.Select(kernel.SelectArgs{Out: out, Scores: scores, Lens: lens}); err != nil {
+						if err := d.Do(kernel.SelectArgs{Out: out, Scores: scores, Lens: lens}); err != nil {
 							t.Fatal(err)
 						}
 						want := chosen(host.F32(scores), k)
@@ -122,7 +122,7 @@ func BenchmarkSelect(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dx%d", name, c.rows, c.n), func(b *testing.B) {
 				b.SetBytes(int64(4 * c.rows * c.n))
 				for b.Loop() {
-					if err := d.Select(kernel.SelectArgs{Out: out, Scores: scores, Lens: lens}); err != nil {
+					if err := d.Do(kernel.SelectArgs{Out: out, Scores: scores, Lens: lens}); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -83,12 +83,12 @@ func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
 		{1, 3, &host.Bytes(st.parts[1].w.Data)[128*1024]}, {1, 4, &next[1][0]},
 		{1, 1, &next[1][0]}, // a share that the other worker computes
 	} {
-		if got := d.afterShares(c.worker, c.end); len(got) == 0 || &got[0] != c.want {
+		if got := afterShares(d, c.worker, c.end); len(got) == 0 || &got[0] != c.want {
 			t.Errorf("worker %d prefetches the wrong memory after share %d", c.worker, c.end)
 		}
 	}
 	d.ahead.now.Store(nil)
-	if got := d.afterShares(0, 2); got != nil {
+	if got := afterShares(d, 0, 2); got != nil {
 		t.Errorf("%d bytes to prefetch before the next product is known, want 0", len(got))
 	}
 }

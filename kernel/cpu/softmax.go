@@ -47,7 +47,7 @@ func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 		if st.sum[i] != 0 {
 			keep := float32(math.Exp(float64(st.top[i] - top)))
 			st.sum[i] *= keep
-			d.scale(out, keep)
+			scaleBy(d.tier, out, keep)
 		}
 		st.top[i] = top
 	}
@@ -60,15 +60,15 @@ func (st softmax) finish(d *Device, out []float32, i int) (lse, top float32) {
 	if st.sum[i] == 0 {
 		return float32(math.Inf(1)), st.top[i]
 	}
-	d.scale(out, 1/st.sum[i])
+	scaleBy(d.tier, out, 1/st.sum[i])
 	return st.top[i] + float32(math.Log(float64(st.sum[i]))), st.top[i]
 }
 
-// scale multiplies x by a factor in place.
-func (d *Device) scale(x []float32, by float32) {
+// scaleBy multiplies x by a factor in place.
+func scaleBy(tier *vec.Tier, x []float32, by float32) {
 	for len(x) > 0 {
 		n := min(len(x), len(ones))
-		d.tier.ScaleMul(x[:n], x[:n], ones[:n], by)
+		tier.ScaleMul(x[:n], x[:n], ones[:n], by)
 		x = x[n:]
 	}
 }

@@ -45,7 +45,7 @@ type splitState struct {
 }
 
 // prepareSplit prepares the experts that the device computes and opens a mailbox for the others.
-func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
+func prepareSplit(d *Device, w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if !w.Methods.Has(kernel.Computed) {
 		return x, nil
 	}
-	return x, d.openMailbox(w.Host, x.hidden)
+	return x, openMailbox(d, w.Host, x.hidden)
 }
 
 // find fills the tables of local experts from the methods.
@@ -117,7 +117,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 }
 
 // openMailbox makes the mailbox of the device, which all layers share.
-func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
+func openMailbox(d *Device, to kernel.HostExperts, hidden int) error {
 	if box := d.split.box; box != nil {
 		if box.Hidden != hidden {
 			return fmt.Errorf("%w: prepare experts: rows have %d columns, but those of an earlier layer have %d; "+
@@ -142,7 +142,7 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
 
 // runSplit runs experts in two memories: prompt rows first, then the other rows, in groups of the size of an exchange.
 // The grouping does not change the results.
-func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
+func runSplit(d *Device, a *kernel.ExpertArgs, x *splitExperts) error {
 	if a.Part != (kernel.Part{}) {
 		return fmt.Errorf("%w: experts are in two memories on several ranks, which is not supported; run on one "+
 			"rank", kernel.ErrUnsupported)
@@ -164,7 +164,7 @@ func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 		*part = expertArgs{ExpertArgs: *a, experts: x.own}
 		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(from, to), a.X.Slice(from, to), a.IDs.Slice(from, to),
 			a.Weights.Slice(from, to)
-		if err := d.splitBlock(part, x, phase); err != nil {
+		if err := splitBlock(d, part, x, phase); err != nil {
 			return err
 		}
 		from = to
@@ -198,14 +198,14 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if a.Prompt%a.X.Rows != 0 || !x.hosted[phase] || a.X.Rows > min(expertTokens, d.split.box.Fit(a.IDs.Cols)) {
 		return nil
 	}
-	err := d.post(&a, x, phase)
+	err := postRows(d, &a, x, phase)
 	d.split.posted = err == nil
 	return err
 }
 
-// post copies rows and choices to the mailbox and posts an exchange. After a failed exchange it returns the error of
-// that exchange, because workers that are late may still read the mailbox.
-func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
+// postRows copies rows and choices to the mailbox and posts an exchange. After a failed exchange it returns the error
+// of that exchange, because workers that are late may still read the mailbox.
+func postRows(d *Device, a *kernel.ExpertArgs, x *splitExperts, phase int) error {
 	box, k := d.split.box, a.IDs.Cols
 	if err := box.Err(); err != nil {
 		return err
@@ -220,9 +220,9 @@ func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
 
 // splitBlock passes rows to the workers, computes the device's own experts in parallel, and adds all results in the
 // order of the choice.
-func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
-	st, k, rows := &d.experts, a.IDs.Cols, a.X.Rows
-	ids, err := d.localIDs(rows, k)
+func splitBlock(d *Device, a *expertArgs, x *splitExperts, phase int) error {
+	k, rows := a.IDs.Cols, a.X.Rows
+	ids, err := localIDs(d, rows, k)
 	if err != nil {
 		return err
 	}
@@ -236,14 +236,14 @@ func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	box, posted := d.split.box, d.split.posted
 	if d.split.posted = false; asked {
 		if !posted {
-			if err := d.post(&a.ExpertArgs, x, phase); err != nil {
+			if err := postRows(d, &a.ExpertArgs, x, phase); err != nil {
 				return err
 			}
 		}
 		a.far = host.F32(box.Results)
 	}
 	a.IDs = ids
-	err = d.expertProducts(a)
+	err = expertProducts(d, a)
 	if asked { // wait also after an error, because the workers read the mailbox
 		if late := box.Await(x.host.Timeout()); late != nil {
 			return late
@@ -252,11 +252,11 @@ func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	if err != nil {
 		return err
 	}
-	return st.task.run(d, ceilDiv(rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
+	return each(d, ceilDiv(rows, rowBlock), expertWork{a, true}, addExperts)
 }
 
 // localIDs returns memory for the choices of rows as indices in the device's own experts, i32 [rows, k].
-func (d *Device) localIDs(rows, k int) (kernel.Tensor, error) {
+func localIDs(d *Device, rows, k int) (kernel.Tensor, error) {
 	if t := &d.split.ids; t.Rows*t.Cols < rows*k {
 		grown, err := kernel.New(d, kernel.I32, 1, rows*k+rows*k/2)
 		if err != nil {
@@ -294,27 +294,27 @@ func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 		to := min(from+expertTokens, a.X.Rows)
 		part := kernel.ExpertArgs{Out: a.Results.Slice(from*k, to*k), X: a.X.Slice(from, to),
 			IDs: a.IDs.Slice(from, to), Limit: a.Limit}
-		if err := d.expertRows(part, own); err != nil {
+		if err := rowsOfExperts(d, part, own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// expertRows runs the experts of at most expertTokens tokens. Products of single rows read weights twice as fast as
+// rowsOfExperts runs the experts of at most expertTokens tokens. Products of single rows read weights twice as fast as
 // products of groups, with bitwise equal results, so experts with one row and experts with more rows run separately.
-func (d *Device) expertRows(a kernel.ExpertArgs, own *experts) error {
+func rowsOfExperts(d *Device, a kernel.ExpertArgs, own *experts) error {
 	run := func(ids kernel.Tensor) error {
 		part := &d.experts.part
 		*part = expertArgs{ExpertArgs: a, experts: own}
 		part.IDs = ids
-		if err := d.expertProducts(part); err != nil {
+		if err := expertProducts(d, part); err != nil {
 			return err
 		}
-		return d.experts.task.run(d, ceilDiv(part.X.Rows, rowBlock), expertWork{part, true}, (*Device).keepRows)
+		return each(d, ceilDiv(part.X.Rows, rowBlock), expertWork{part, true}, keepRows)
 	}
 	k := a.IDs.Cols
-	ids, err := d.localIDs(2*a.X.Rows, k)
+	ids, err := localIDs(d, 2*a.X.Rows, k)
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (d *Device) expertRows(a kernel.ExpertArgs, own *experts) error {
 }
 
 // keepRows copies the results of rowBlock tokens to their rows.
-func (d *Device) keepRows(w *expertWork, _, item int) {
+func keepRows(d *Device, w *expertWork, _, item int) {
 	st, hidden, k := &d.experts, w.X.Cols, w.IDs.Cols
 	for pair := item * rowBlock * k; pair < min((item+1)*rowBlock, w.X.Rows)*k; pair++ {
 		if place := int(st.place[pair]); place >= 0 {

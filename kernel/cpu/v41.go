@@ -10,30 +10,29 @@ import (
 	"sparrow/layout"
 )
 
-// BlockMax computes the largest score of every block of keys, row by row.
-func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
+// blockMax computes the largest score of every block of keys, row by row.
+func blockMax(d *Device, a kernel.BlockMaxArgs) error {
 	if err := host.CheckBlocks(&a); err != nil {
 		return err
 	}
-	return d.eachItem(rowWork{rows: a.Scores.Rows, blocks: a, do: func(_ *Device, w *rowWork, _, r int) {
-		host.BlockMaxRow(&w.blocks, r)
-	}})
+	return each(d, a.Scores.Rows, a, func(_ *Device, a *kernel.BlockMaxArgs, _, r int) {
+		host.BlockMaxRow(a, r)
+	})
 }
 
-// ReadTable looks rows up. Rows of a large table are spread over memory or still on disk, so tokens are divided among
+// readTable looks rows up. Rows of a large table are spread over memory or still on disk, so tokens are divided among
 // workers one by one, and the workers' waits overlap.
-func (d *Device) ReadTable(a kernel.TableArgs) error {
+func readTable(d *Device, a kernel.TableArgs) error {
 	if err := onlyF32("read table", a.Out); err != nil {
 		return err
 	}
 	if err := host.CheckTable(&a); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.IDs.Rows, table: a, do: (*Device).readTableRow})
+	return each(d, a.IDs.Rows, a, readTableRow)
 }
 
-func (d *Device) readTableRow(w *hyperWork, _, t int) {
-	a := &w.table
+func readTableRow(d *Device, a *kernel.TableArgs, _, t int) {
 	v, out := a.Table.Values, host.RowF32(a.Out, t)
 	for _, id := range host.RowI32(a.IDs, t) {
 		row, to := v.Slice(int(id), int(id)+1), out[:v.Cols]
@@ -53,17 +52,16 @@ func (d *Device) readTableRow(w *hyperWork, _, t int) {
 	}
 }
 
-// AddEngram adds the gated value to every stream. The inner products of a row are summed in float64, because the gate
+// addEngram adds the gated value to every stream. The inner products of a row are summed in float64, because the gate
 // multiplies the whole value.
-func (d *Device) AddEngram(a kernel.EngramArgs) error {
+func addEngram(d *Device, a kernel.EngramArgs) error {
 	if err := onlyF32("engram", a.X, a.KV); err != nil {
 		return err
 	}
-	return d.eachToken(hyperWork{rows: a.X.Rows, engram: a, do: (*Device).engramRow})
+	return each(d, a.X.Rows, a, engramRow)
 }
 
-func (d *Device) engramRow(w *hyperWork, _, t int) {
-	a := &w.engram
+func engramRow(d *Device, a *kernel.EngramArgs, _, t int) {
 	n, h := a.Weight.Rows, a.Weight.Cols
 	x, kv := host.RowF32(a.X, t), host.RowF32(a.KV, t)
 	for i := range n {
@@ -72,14 +70,14 @@ func (d *Device) engramRow(w *hyperWork, _, t int) {
 		for c, v := range stream {
 			dot += float64(v * weight[c] * key[c])
 		}
-		dot *= d.rootMean(stream, a.Eps) * d.rootMean(key, a.Eps) / math.Sqrt(float64(h))
+		dot *= rootMean(d.tier, stream, a.Eps) * rootMean(d.tier, key, a.Eps) / math.Sqrt(float64(h))
 		gate := sigmoid(math.Copysign(math.Sqrt(max(math.Abs(dot), 1e-6)), dot))
 		d.tier.Axpy(stream, float32(gate), kv[n*h:])
 	}
 }
 
 // widenShared decodes a shared entry of DeepSeek-V4.1, or a window entry.
-func (d *Device) widenShared(out []float32, kind layout.Kind, page []byte, slot int) {
+func widenShared(tier *vec.Tier, out []float32, kind layout.Kind, page []byte, slot int) {
 	if kind == layout.V41Row288 {
 		data, scales := layout.V41Entry{}.Row(page, slot)
 		const n = layout.V41EntryGroup
@@ -95,6 +93,6 @@ func (d *Device) widenShared(out []float32, kind layout.Kind, page []byte, slot 
 		for g := range groups {
 			groups[g] = num.FromE8M0(scales[at/layout.V41WindowGroup+g])
 		}
-		d.tier.WidenE4M3Groups(out[at:at+half], data[at:at+half], groups, layout.V41WindowGroup)
+		tier.WidenE4M3Groups(out[at:at+half], data[at:at+half], groups, layout.V41WindowGroup)
 	}
 }

@@ -60,7 +60,7 @@ func BenchmarkDualAttend(b *testing.B) {
 		Sinks: tensorOf(b, d, kernel.F32, 1, heads), Heads: heads, Scale: 0.04}
 	b.SetBytes(rows * (window + extra) * layout.V4EntryBytes)
 	for b.Loop() {
-		if err := d.DualAttend(a); err != nil {
+		if err := d.Do(a); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -89,7 +89,7 @@ func BenchmarkMultiplyFP4(b *testing.B) {
 	a := kernel.MultiplyArgs{Out: tensorOf(b, d, kernel.F32, 1, 2048), X: tensorOf(b, d, kernel.F32, 1, 4096), W: m}
 	b.SetBytes(2048*2048 + 2048*128)
 	for b.Loop() {
-		if err := d.Multiply(a); err != nil {
+		if err := d.Do(a); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func BenchmarkCompress(b *testing.B) {
 		Overlap: true}
 	b.SetBytes(32 * 8192)
 	for b.Loop() {
-		if err := d.Compress(a); err != nil {
+		if err := d.Do(a); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -27,8 +27,8 @@ type wholeWork struct {
 // wholeItem is one group of keys of adjacent rows of a sequence, for some of the heads.
 type wholeItem struct{ first, rows, head, group int }
 
-// LatentAttend computes attention over every key of a sequence.
-func (d *Device) LatentAttend(a kernel.LatentArgs) error {
+// latentAttend computes attention over every key of a sequence.
+func latentAttend(d *Device, a kernel.LatentArgs) error {
 	if err := onlyF32("latent attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	w.groups = max(ceilDiv(longest, groupKeys), 1)
 	row := w.groups * a.Heads * (layout.LatentDim + 2) * 4
 	for first, n := 0, max(groupBytes/row, 1); first < a.Q.Rows; first += n {
-		if err := d.wholeRows(&w, first, min(first+n, a.Q.Rows)); err != nil {
+		if err := wholeRows(d, &w, first, min(first+n, a.Q.Rows)); err != nil {
 			return err
 		}
 	}
@@ -55,7 +55,7 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 func (w *wholeWork) seen(r int) int { return max(int(host.RowI32(w.Lens, r)[0]), 0) }
 
 // wholeRows computes attention of the rows [first, last).
-func (d *Device) wholeRows(w *wholeWork, first, last int) error {
+func wholeRows(d *Device, w *wholeWork, first, last int) error {
 	w.together = min(rowsTogether, max(2, rowsTogether*headTile/w.Heads))
 	d.partials.take((last-first)*w.groups, w.Heads)
 	list := w.items(d.items[:0], first, last)
@@ -70,10 +70,10 @@ func (d *Device) wholeRows(w *wholeWork, first, last int) error {
 		}
 	}
 	d.items, w.first = list, first
-	if err := d.whole.run(d, len(list), *w, (*Device).wholeGroup); err != nil {
+	if err := each(d, len(list), *w, wholeGroup); err != nil {
 		return err
 	}
-	return d.whole.run(d, last-first, *w, (*Device).wholeJoin)
+	return each(d, last-first, *w, wholeJoin)
 }
 
 // items lists the groups of rows [first, last). Adjacent rows of one sequence form one item.
@@ -94,7 +94,7 @@ func (w *wholeWork) items(list []wholeItem, first, last int) []wholeItem {
 
 // wholeGroup computes attention of adjacent rows over a group of keys, for some heads, chunk by chunk: a chunk is still
 // in the CPU cache when the next row reads it.
-func (d *Device) wholeGroup(w *wholeWork, worker, item int) {
+func wholeGroup(d *Device, w *wholeWork, worker, item int) {
 	s, x := &d.scratch[worker], d.items[item]
 	s.hasQuery = [rowsTogether]bool{}
 	places, ahead := s.places, s.ahead
@@ -116,7 +116,7 @@ func (d *Device) wholeGroup(w *wholeWork, worker, item int) {
 			r := x.first + i
 			s.places, s.ahead = now[:clampInt(w.seen(r)-from, len(now))], next
 			part := s.part.at(0)
-			d.sparseChunk(&w.sparseWork, s, rowChunk{r: r, head: x.head, turn: i}, part)
+			sparseChunk(d, &w.sparseWork, s, rowChunk{r: r, head: x.head, turn: i}, part)
 			p := w.partial(d, r, x.group).some(x.head, head)
 			j := join{softmax: softmax{top: p.top, sum: p.sum}, out: p.out}
 			j.add(d, part)
@@ -145,7 +145,7 @@ func (w *wholeWork) places(to *[]int, r, from, end int) []int {
 }
 
 // wholeJoin joins the partial results of a row's groups into its output.
-func (d *Device) wholeJoin(w *wholeWork, worker, item int) {
+func wholeJoin(d *Device, w *wholeWork, worker, item int) {
 	r := w.first + item
 	j := w.newJoin(grow(&d.scratch[worker].join, 2*w.Heads), r, 0, w.Heads)
 	for g := range ceilDiv(w.seen(r), groupKeys) {

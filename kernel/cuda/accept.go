@@ -18,7 +18,7 @@ type AcceptArgs struct {
 
 // AcceptDrafts writes one value for each row of Words: the word for the number of accepted drafts of its sequence or,
 // for a negative place, the token that the target chose after the accepted drafts.
-func (k *Kernels) AcceptDrafts(s *Stream, a *AcceptArgs) error {
+func AcceptDrafts(k *Kernels, s *Stream, a *AcceptArgs) error {
 	c := checks{kernel: "accept_drafts"}
 	c.memory("tokens", a.Tokens, 4)
 	c.memory("drafts", a.Drafts, 4)

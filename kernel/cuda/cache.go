@@ -82,7 +82,7 @@ func (c *checks) scale(kind layout.Kind, k float32) {
 
 // WriteMain rotates the keys and stores one row of the layout per token. The bytes equal those of layout.Main.Encode
 // for the latent and the rotated key, both rounded to bf16. Layouts without a rotated part have no keys.
-func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error {
+func WriteMain(k *Kernels, s *Stream, kind layout.Kind, a *WriteMainArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
 		return err
@@ -120,21 +120,21 @@ func (c *checks) gathered(pool PoolView, fromBytes int64, rows Ptr, rowBytes, to
 
 // GatherSlots copies the listed rows of a pool to consecutive dequantised bf16 rows of 1152 bytes, or of 1024 bytes in
 // layouts without a rotated part.
-func (k *Kernels) GatherSlots(s *Stream, kind layout.Kind, a *GatherSlotsArgs) error {
+func GatherSlots(k *Kernels, s *Stream, kind layout.Kind, a *GatherSlotsArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
 		return err
 	}
-	return k.gatherSlots(s, names.slots, kind, names.rowBytes, 2*int64(layout.Width(kind)), a)
+	return gatherSlots(k, s, names.slots, kind, names.rowBytes, 2*int64(layout.Width(kind)), a)
 }
 
 // RawToBlockSlots converts the listed 576-byte rows of a pool to consecutive 656-byte rows. The conversion is exact for
 // a power-of-two scale; for another scale, values are quantised again.
-func (k *Kernels) RawToBlockSlots(s *Stream, a *GatherSlotsArgs) error {
-	return k.gatherSlots(s, "raw_to_block_slots", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
+func RawToBlockSlots(k *Kernels, s *Stream, a *GatherSlotsArgs) error {
+	return gatherSlots(k, s, "raw_to_block_slots", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
 }
 
-func (k *Kernels) gatherSlots(s *Stream, kernel string, kind layout.Kind, from, to int64, a *GatherSlotsArgs) error {
+func gatherSlots(k *Kernels, s *Stream, kernel string, kind layout.Kind, from, to int64, a *GatherSlotsArgs) error {
 	c := checks{kernel: kernel}
 	c.gathered(a.Pool, from, a.Rows, a.RowBytes, to, a.Count)
 	c.memory("slots", a.Source.Slots, 4)
@@ -143,7 +143,7 @@ func (k *Kernels) gatherSlots(s *Stream, kernel string, kind layout.Kind, from, 
 }
 
 // GatherPages copies all tokens of the listed requests to consecutive bf16 rows of 1152 bytes, dequantised.
-func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) error {
+func GatherPages(k *Kernels, s *Stream, kind layout.Kind, a *GatherPagesArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
 		return err
@@ -151,15 +151,15 @@ func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) e
 	if names.pages == "" {
 		return argumentError("rows of layout %v cannot be gathered by pages; gather them by slots", kind)
 	}
-	return k.gatherPages(s, names.pages, kind, names.rowBytes, layout.BF16RowBytes, a)
+	return gatherPages(k, s, names.pages, kind, names.rowBytes, layout.BF16RowBytes, a)
 }
 
 // RawToBlockPages is RawToBlockSlots for all tokens of the listed requests.
-func (k *Kernels) RawToBlockPages(s *Stream, a *GatherPagesArgs) error {
-	return k.gatherPages(s, "raw_to_block_pages", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
+func RawToBlockPages(k *Kernels, s *Stream, a *GatherPagesArgs) error {
+	return gatherPages(k, s, "raw_to_block_pages", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
 }
 
-func (k *Kernels) gatherPages(s *Stream, kernel string, kind layout.Kind, from, to int64, a *GatherPagesArgs) error {
+func gatherPages(k *Kernels, s *Stream, kernel string, kind layout.Kind, from, to int64, a *GatherPagesArgs) error {
 	c := checks{kernel: kernel}
 	c.gathered(a.Pool, from, a.Rows, a.RowBytes, to, a.Count)
 	c.pages(a.Source)

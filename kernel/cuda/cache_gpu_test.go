@@ -94,7 +94,7 @@ func TestGPUWriteMainEqualsTheHostByteForByte(t *testing.T) {
 				m := hostMain(kind, scale)
 				pageBytes := m.PageBytes(65) // pages have one row of padding
 				a := in.args(r, pageBytes, pages, scale)
-				check(t, r.k.WriteMain(r.s, kind, a))
+				check(t, WriteMain(r.k, r.s, kind, a))
 				name := fmt.Sprintf("%v tokens %d scale %g", kind, tokens, scale)
 				sameBytes(t, name, r.download(a.Pool.Base, int64(pageBytes*pages)), in.written(m, pageBytes, pages))
 				if f := r.faults(a.Faults); f != 0 {
@@ -111,7 +111,7 @@ func TestGPUWriteMainRaisesFaultsInsteadOfWritingOutside(t *testing.T) {
 	in.slots = []int32{3, 64, -5, 1 << 30}
 	m := layout.FP8Block{}
 	a := in.args(r, m.PageBytes(64), 1, 1)
-	check(t, r.k.WriteMain(r.s, layout.FP8Row656, a))
+	check(t, WriteMain(r.k, r.s, layout.FP8Row656, a))
 	in.slots = []int32{3, -1, -1, -1}
 	sameBytes(t, "pool", r.download(a.Pool.Base, int64(m.PageBytes(64))), in.written(m, m.PageBytes(64), 1))
 	if f := r.faults(a.Faults); f != FaultSlot {
@@ -119,7 +119,7 @@ func TestGPUWriteMainRaisesFaultsInsteadOfWritingOutside(t *testing.T) {
 	}
 	a.Rotary.Rows = in.positions[0]
 	a.Faults = r.faultWord()
-	check(t, r.k.WriteMain(r.s, layout.FP8Row656, a))
+	check(t, WriteMain(r.k, r.s, layout.FP8Row656, a))
 	if f := r.faults(a.Faults); f&faultPosition == 0 {
 		t.Errorf("faults %d, want the position bit", f)
 	}
@@ -188,7 +188,7 @@ func TestGPUGatherEqualsTheHost(t *testing.T) {
 		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)},
 			Rows: r.poisoned(int64(len(slots) * layout.BF16RowBytes)), Faults: r.faultWord(),
 			RowBytes: layout.BF16RowBytes, Count: int32(len(slots)), KScale: scale}
-		check(t, r.k.GatherSlots(r.s, kind, a))
+		check(t, GatherSlots(r.k, r.s, kind, a))
 		sameBF16(t, fmt.Sprintf("%v by slots", kind), r.download(a.Rows, int64(len(slots)*layout.BF16RowBytes)),
 			want(slots))
 		if f := r.faults(a.Faults); f != FaultSlot {
@@ -200,7 +200,7 @@ func TestGPUGatherEqualsTheHost(t *testing.T) {
 		p := &GatherPagesArgs{Pool: pool, Source: source,
 			Rows: r.poisoned(int64((len(through) + 3) * layout.BF16RowBytes)), RowBytes: layout.BF16RowBytes,
 			Count: int32(len(through) + 3), KScale: scale}
-		check(t, r.k.GatherPages(r.s, kind, p))
+		check(t, GatherPages(r.k, r.s, kind, p))
 		got := r.download(p.Rows, int64((len(through)+3)*layout.BF16RowBytes))
 		sameBF16(t, fmt.Sprintf("%v by pages", kind), got, want(through))
 		for _, b := range got[len(through)*layout.BF16RowBytes:] {
@@ -274,14 +274,14 @@ func TestGPURawToBlockEqualsTheHostByteForByte(t *testing.T) {
 		size := int64(len(slots) * layout.BlockRowBytes)
 		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)}, Rows: r.poisoned(size),
 			RowBytes: layout.BlockRowBytes, Count: int32(len(slots)), KScale: scale}
-		check(t, r.k.RawToBlockSlots(r.s, a))
+		check(t, RawToBlockSlots(r.k, r.s, a))
 		sameBytes(t, fmt.Sprintf("scale %g by slots", scale), r.download(a.Rows, size), want(slots))
 
 		src, through := pagedRequests(rng, pages, []int{64, 1, 70})
 		size = int64(len(through) * layout.BlockRowBytes)
 		p := &GatherPagesArgs{Pool: pool, Source: src.view(r), Rows: r.poisoned(size), RowBytes: layout.BlockRowBytes,
 			Count: int32(len(through)), KScale: scale}
-		check(t, r.k.RawToBlockPages(r.s, p))
+		check(t, RawToBlockPages(r.k, r.s, p))
 		sameBytes(t, fmt.Sprintf("scale %g by pages", scale), r.download(p.Rows, size), want(through))
 	}
 }
@@ -294,7 +294,7 @@ func TestGPURepeatedRunsAreBitIdentical(t *testing.T) {
 	want := in.written(m, m.PageBytes(64), 8)
 	for i := range 100 {
 		check(t, r.s.Fill(a.Pool.Base, poison, int64(len(want))))
-		check(t, r.k.WriteMain(r.s, layout.FP8Row656, a))
+		check(t, WriteMain(r.k, r.s, layout.FP8Row656, a))
 		sameBytes(t, fmt.Sprintf("run %d", i), r.download(a.Pool.Base, int64(len(want))), want)
 	}
 }

@@ -40,7 +40,7 @@ func CandidatesScratch(rows, columns, best int32) int64 {
 }
 
 // FindCandidates finds the largest logits of every row with their columns, and the log-sum-exp of every row.
-func (k *Kernels) FindCandidates(s *Stream, a *CandidatesArgs) error {
+func FindCandidates(k *Kernels, s *Stream, a *CandidatesArgs) error {
 	c := checks{kernel: "candidate_parts"}
 	if a.Columns <= 0 || a.Columns > MaxCandidateColumns || a.Rows < 0 || a.Rows > maxCandidateRows {
 		c.fail("logits have %d rows of %d columns, want at most %d rows of 1 to %d", a.Rows, a.Columns,

@@ -70,7 +70,7 @@ func TestGPUCandidatesEqualTheHost(t *testing.T) {
 				}
 				a.Logits = upload(r, narrow)
 			}
-			check(t, r.k.FindCandidates(r.s, &a))
+			check(t, FindCandidates(r.k, r.s, &a))
 			ids, sums := r.download(a.IDs, int64(4*c.rows*c.best)), r.download(a.LogSum, int64(4*c.rows))
 			values := r.download(a.Values, int64(4*c.rows*c.best))
 			for row := range c.rows {
@@ -99,7 +99,7 @@ func TestGPUCandidatesEqualTheHost(t *testing.T) {
 			size := int64(kind.bytes())
 			one.Logits, one.Rows = a.Logits.Add(int64(c.rows-1)*size*int64(c.stride)), 1
 			one.IDs, one.Values, one.LogSum = r.poisoned(int64(4*c.best)), r.poisoned(int64(4*c.best)), r.poisoned(4)
-			check(t, r.k.FindCandidates(r.s, &one))
+			check(t, FindCandidates(r.k, r.s, &one))
 			if last := r.download(one.LogSum, 4); !bytes.Equal(last, sums[4*(c.rows-1):]) {
 				t.Errorf("%+v: the log-sum of a row alone differs from that in the batch", c)
 			}

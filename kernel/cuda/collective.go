@@ -85,14 +85,14 @@ func oneShotBytes(ranks int32) int64 {
 
 // AllReduce sums X over all ranks, in one shot or in two depending on its size. Each rank launches it on its own
 // stream. All blocks of all ranks must be resident at the same time.
-func (k *Kernels) AllReduce(s *Stream, a *AllReduceArgs) error {
+func AllReduce(k *Kernels, s *Stream, a *AllReduceArgs) error {
 	if a.Bytes <= oneShotBytes(a.Ranks) {
-		return k.allReduce(s, "all_reduce_once", a)
+		return allReduce(k, s, "all_reduce_once", a)
 	}
-	return k.allReduce(s, "all_reduce_twice", a)
+	return allReduce(k, s, "all_reduce_twice", a)
 }
 
-func (k *Kernels) allReduce(s *Stream, kernel string, a *AllReduceArgs) error {
+func allReduce(k *Kernels, s *Stream, kernel string, a *AllReduceArgs) error {
 	c := checks{kernel: kernel}
 	c.memory("x", a.X, 16)
 	c.summed(a.Type)
@@ -134,7 +134,7 @@ func (a *AllReduceArgs) check(c *checks) bool {
 }
 
 // GatherRanks copies the rows of all ranks to every rank. Each rank launches it on its own stream.
-func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
+func GatherRanks(k *Kernels, s *Stream, a *GatherRanksArgs) error {
 	c := checks{kernel: "gather_ranks"}
 	// All ranks must choose the same unit, so it depends only on the bytes of a row, which are equal on all ranks.
 	if a.Unit = 16; a.RowBytes%16 != 0 {
@@ -163,7 +163,7 @@ func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
 }
 
 // ReduceScatter computes on every rank its columns of a sum over ranks. Each rank launches it on its own stream.
-func (k *Kernels) ReduceScatter(s *Stream, a *ReduceScatterArgs) error {
+func ReduceScatter(k *Kernels, s *Stream, a *ReduceScatterArgs) error {
 	c := checks{kernel: "reduce_scatter"}
 	c.count("rows", a.Rows)
 	c.multiple("row bytes", int64(a.RowBytes), 16, 16)
@@ -187,7 +187,7 @@ func (c *checks) summed(t ElementType) {
 }
 
 // PartIDs converts global ids to indices within the part of a rank.
-func (k *Kernels) PartIDs(s *Stream, a *PartIdsArgs) error {
+func PartIDs(k *Kernels, s *Stream, a *PartIdsArgs) error {
 	c := checks{kernel: "part_ids"}
 	c.memory("ids", a.IDs, 4)
 	c.memory("out", a.Out, 4)

@@ -60,7 +60,7 @@ func (p *peers) launch(kernel string, bytes int64) {
 	for i := range p.args {
 		a := p.args[i]
 		a.Bytes = bytes
-		check(p.t, p.k.allReduce(p.streams[i], kernel, &a))
+		check(p.t, allReduce(p.k, p.streams[i], kernel, &a))
 	}
 }
 
@@ -177,7 +177,7 @@ func TestAllReduceInGraphs(t *testing.T) {
 				for _, o := range order {
 					a := p.args[r]
 					a.Bytes = o.bytes
-					if err := p.k.allReduce(p.streams[r], o.kernel, &a); err != nil {
+					if err := allReduce(p.k, p.streams[r], o.kernel, &a); err != nil {
 						return err
 					}
 				}
@@ -214,7 +214,7 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 		begun := time.Now()
 		a := p.args[rank]
 		a.Timeout = int64(50 * time.Millisecond)
-		check(t, p.k.AllReduce(p.streams[rank], &a))
+		check(t, AllReduce(p.k, p.streams[rank], &a))
 		check(t, p.streams[rank].Sync())
 		return time.Since(begun)
 	}
@@ -242,7 +242,7 @@ func TestGatherRanks(t *testing.T) {
 			t.Helper()
 			check(t, p.s.Sync()) // the gathered rows were written in place
 			for r := range all {
-				check(t, p.k.GatherRanks(p.streams[r], &all[r]))
+				check(t, GatherRanks(p.k, p.streams[r], &all[r]))
 			}
 			p.sync()
 			for r := range all {
@@ -324,7 +324,7 @@ func TestReduceScatterOfRanks(t *testing.T) {
 				check(t, p.s.Sync())
 				for range 3 { // the result is the same in every run
 					for r := range all {
-						check(t, p.k.ReduceScatter(p.streams[r], &all[r]))
+						check(t, ReduceScatter(p.k, p.streams[r], &all[r]))
 					}
 				}
 				p.sync()
@@ -358,7 +358,7 @@ func TestPartIDs(t *testing.T) {
 	run := func(ids []int32) ([]byte, uint32) {
 		t.Helper()
 		faults, out := r.faultWord(), r.poisoned(int64(4*len(ids)))
-		check(t, r.k.PartIDs(r.s, &PartIdsArgs{IDs: upload(r, ids), Out: out, Faults: faults, IDStride: 2,
+		check(t, PartIDs(r.k, r.s, &PartIdsArgs{IDs: upload(r, ids), Out: out, Faults: faults, IDStride: 2,
 			Rows: int32(len(ids) / 2), Columns: 2, First: 4, Count: 3, All: 9, Fault: FaultExpert}))
 		check(t, r.s.Sync())
 		return r.download(out, int64(4*len(ids))), r.faults(faults)
@@ -390,7 +390,7 @@ func BenchmarkAllReduce(b *testing.B) {
 						g, err := p.streams[r].Capture(func() error {
 							for range sums {
 								a := p.args[r]
-								if err := p.k.allReduce(p.streams[r], kernel, &a); err != nil {
+								if err := allReduce(p.k, p.streams[r], kernel, &a); err != nil {
 									return err
 								}
 							}

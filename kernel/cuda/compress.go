@@ -27,7 +27,7 @@ type CompressArgs struct {
 
 // CompressGroups computes an entry for each group: for each channel the sum of values weighted by the softmax of
 // their gates. A source out of range raises FaultRow.
-func (k *Kernels) CompressGroups(s *Stream, a *CompressArgs) error {
+func CompressGroups(k *Kernels, s *Stream, a *CompressArgs) error {
 	c := checks{kernel: "compress_groups"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Entries, 0)), Y: a.parts()}, a)

@@ -134,7 +134,7 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 
 // DenseAttend plans the tiles of the rows and computes attention with the kernel for heads of nope + 64 and values
 // columns, for which the arguments were encoded.
-func (k *Kernels) DenseAttend(s *Stream, nope, values int32, a *DenseAttendArgs) error {
+func DenseAttend(k *Kernels, s *Stream, nope, values int32, a *DenseAttendArgs) error {
 	shape := denseShapes[[2]int32{nope, values}]
 	if shape.kernel == "" {
 		return argumentError("dense attention: heads have %d and %d columns, want 64 and 64, 128 and 128, or 192 and "+

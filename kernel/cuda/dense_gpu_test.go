@@ -79,7 +79,7 @@ func (c *denseCase) run(r *rig, from, to int) (out, lse []byte) {
 	x.Out, x.LSE, x.Faults = r.poisoned(n*int64(c.values)*2), r.poisoned(n*4), r.faultWord()
 	a, err := x.Encode(r.d)
 	check(r.t, err)
-	check(r.t, r.k.DenseAttend(r.s, x.Nope, x.Values, &a))
+	check(r.t, DenseAttend(r.k, r.s, x.Nope, x.Values, &a))
 	if f := r.faults(x.Faults); f != 0 {
 		r.t.Errorf("fault bits %#x", f)
 	}
@@ -180,7 +180,7 @@ func TestGPUDenseRowsOutsideTheKeysAreAFault(t *testing.T) {
 	x.Out, x.LSE, x.Faults = r.poisoned(3*2*128*2), r.poisoned(3*2*4), r.faultWord()
 	a, err := x.Encode(r.d)
 	check(t, err)
-	check(t, r.k.DenseAttend(r.s, x.Nope, x.Values, &a))
+	check(t, DenseAttend(r.k, r.s, x.Nope, x.Values, &a))
 	if f := r.faults(x.Faults); f != FaultKeys {
 		t.Errorf("fault bits %#x, want %#x", f, FaultKeys)
 	}

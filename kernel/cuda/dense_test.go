@@ -53,13 +53,13 @@ func TestDenseArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 
 func TestDenseLaunchesNeedAKernel(t *testing.T) {
 	k, s := &Kernels{device: &Device{}}, &Stream{}
-	if err := k.DenseAttend(s, 128, 128, &DenseAttendArgs{Rows: 5, Heads: 3}); !errors.Is(err, image.ErrUnknown) {
+	if err := DenseAttend(k, s, 128, 128, &DenseAttendArgs{Rows: 5, Heads: 3}); !errors.Is(err, image.ErrUnknown) {
 		t.Errorf("got %v, want to get as far as the kernel", err)
 	}
-	if err := k.DenseAttend(s, 128, 128, &DenseAttendArgs{}); err != nil {
+	if err := DenseAttend(k, s, 128, 128, &DenseAttendArgs{}); err != nil {
 		t.Errorf("no rows: %v", err)
 	}
-	if err := k.DenseAttend(s, 64, 128, &DenseAttendArgs{Rows: 5, Heads: 3}); !errors.Is(err, ErrArgument) {
+	if err := DenseAttend(k, s, 64, 128, &DenseAttendArgs{Rows: 5, Heads: 3}); !errors.Is(err, ErrArgument) {
 		t.Errorf("values of 128 behind keys of 64 columns: %v", err)
 	}
 	if DenseSupported(64, 128) || !DenseSupported(64, 64) || !DenseSupported(192, 256) {

@@ -30,11 +30,11 @@ func TestDetached(t *testing.T) {
 		t.Errorf("memory at %#x and %#x", a.Ptr(), b.Ptr())
 	}
 	args := someWrite()
-	if err := k.WriteMain(s, layout.BF16Row1152, &args); err != nil {
+	if err := WriteMain(k, s, layout.BF16Row1152, &args); err != nil {
 		t.Errorf("good arguments: %v", err)
 	}
 	args.Latent++
-	if err := k.WriteMain(s, layout.BF16Row1152, &args); !errors.Is(err, ErrArgument) {
+	if err := WriteMain(k, s, layout.BF16Row1152, &args); !errors.Is(err, ErrArgument) {
 		t.Errorf("an odd address: %v", err)
 	}
 	if free, total, err := d.MemoryFree(); err != nil || free != 1<<30-1<<20-100 || total != 1<<30 {

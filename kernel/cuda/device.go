@@ -113,15 +113,6 @@ func Memory() (bytes int64) {
 	return bytes
 }
 
-// deviceCount returns the number of GPUs that the driver reports.
-func deviceCount() (int, error) {
-	d, err := load()
-	if err != nil {
-		return 0, err
-	}
-	return d.devices, nil
-}
-
 // Open retains the primary context of one GPU. With compute capability 9.0 it uses the kernels for Hopper, otherwise
 // the portable kernels.
 func Open(ordinal int) (*Device, error) { return open(ordinal, false) }

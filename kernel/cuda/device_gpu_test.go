@@ -153,12 +153,12 @@ func copyArgs(r *rig, n int) (args GatherSlotsArgs, want []byte) {
 	}, want
 }
 
-func TestGPUGraphsReplayAndRebind(t *testing.T) {
+func TestGPUGraphsReplay(t *testing.T) {
 	r := onGPU(t)
 	args, want := copyArgs(r, 128)
 	g, err := r.s.Capture(func() error {
 		for range 2 {
-			if err := r.k.GatherSlots(r.s, layout.BF16Row1152, &args); err != nil {
+			if err := GatherSlots(r.k, r.s, layout.BF16Row1152, &args); err != nil {
 				return err
 			}
 		}
@@ -166,23 +166,11 @@ func TestGPUGraphsReplayAndRebind(t *testing.T) {
 	})
 	check(t, err)
 	defer func() { check(t, g.Close()) }()
-	if g.Kernels() != 2 {
-		t.Fatalf("captured %d kernels, want 2", g.Kernels())
-	}
 	if got := r.download(args.Rows, 1); got[0] != poison {
 		t.Error("capture ran the kernel")
 	}
 	check(t, g.Launch(r.s))
 	sameBytes(t, "replayed", r.download(args.Rows, int64(len(want))), want)
-
-	other := args
-	other.Rows = r.poisoned(int64(len(want)))
-	check(t, Update(g, 1, &other))
-	check(t, g.Launch(r.s))
-	sameBytes(t, "rebound", r.download(other.Rows, int64(len(want))), want)
-	if err := Update(g, 2, &other); !errors.Is(err, ErrArgument) {
-		t.Errorf("updating a kernel that is not there gave %v", err)
-	}
 	boom := errors.New("boom")
 	if _, err := r.s.Capture(func() error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("a failing capture gave %v", err)
@@ -225,9 +213,6 @@ func TestGPULaunchAttributes(t *testing.T) {
 	}
 	check(t, fn.allowShared(100<<10))
 	check(t, Run(r.s, fn, Launch{Grid: Dim{X: 32}, Block: Dim{X: 256}, Shared: 100 << 10}, &args))
-	if n, err := fn.blocksPerSM(256, 100<<10); err != nil || n != 2 {
-		t.Errorf("%d blocks with 100 KiB fit an SM (%v), want 2", n, err)
-	}
 	check(t, r.s.Sync())
 }
 
@@ -245,7 +230,7 @@ func TestGPULaunchAllocatesNothingAndIsFast(t *testing.T) {
 	r := onGPU(t)
 	args, _ := copyArgs(r, 8)
 	launch := func() {
-		if err := r.k.GatherSlots(r.s, layout.BF16Row1152, &args); err != nil {
+		if err := GatherSlots(r.k, r.s, layout.BF16Row1152, &args); err != nil {
 			t.Error(err)
 		}
 	}

@@ -58,17 +58,12 @@ const (
 	cuFuncGetAttribute
 	cuFuncSetAttribute
 	cuLaunchKernelEx
-	cuOccupancyMaxActiveBlocksPerMultiprocessor
 	cuStreamBeginCapture
 	cuStreamEndCapture
 	cuGraphInstantiateWithFlags
 	cuGraphLaunch
 	cuGraphDestroy
 	cuGraphExecDestroy
-	cuGraphGetNodes
-	cuGraphNodeGetType
-	cuGraphKernelNodeGetParams
-	cuGraphExecKernelNodeSetParams
 	cuTensorMapEncodeTiled
 	cuDeviceGetDevResource
 	cuDevSmResourceSplitByCount
@@ -83,71 +78,66 @@ const (
 // symbolNames are the names of the functions in the library. A suffix such as _v2 is the revision that current CUDA
 // headers use for the name without suffix.
 var symbolNames = [symbolCount]string{
-	cuInit:                     "cuInit",
-	cuDriverGetVersion:         "cuDriverGetVersion",
-	cuGetErrorName:             "cuGetErrorName",
-	cuGetErrorString:           "cuGetErrorString",
-	cuDeviceGetCount:           "cuDeviceGetCount",
-	cuDeviceGet:                "cuDeviceGet",
-	cuDeviceGetName:            "cuDeviceGetName",
-	cuDeviceTotalMem:           "cuDeviceTotalMem_v2",
-	cuDeviceGetAttribute:       "cuDeviceGetAttribute",
-	cuDevicePrimaryCtxRetain:   "cuDevicePrimaryCtxRetain",
-	cuDevicePrimaryCtxRelease:  "cuDevicePrimaryCtxRelease_v2",
-	cuCtxSetCurrent:            "cuCtxSetCurrent",
-	cuCtxSynchronize:           "cuCtxSynchronize",
-	cuDeviceCanAccessPeer:      "cuDeviceCanAccessPeer",
-	cuCtxEnablePeerAccess:      "cuCtxEnablePeerAccess",
-	cuMemGetInfo:               "cuMemGetInfo_v2",
-	cuMemAlloc:                 "cuMemAlloc_v2",
-	cuMemFree:                  "cuMemFree_v2",
-	cuMemHostAlloc:             "cuMemHostAlloc",
-	cuMemFreeHost:              "cuMemFreeHost",
-	cuMemHostRegister:          "cuMemHostRegister_v2",
-	cuMemHostUnregister:        "cuMemHostUnregister",
-	cuMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",
-	cuMemcpyDtoHAsync:          "cuMemcpyDtoHAsync_v2",
-	cuMemcpyDtoDAsync:          "cuMemcpyDtoDAsync_v2",
-	cuMemsetD8Async:            "cuMemsetD8Async",
-	cuMemsetD32Async:           "cuMemsetD32Async",
-	cuStreamCreateWithPriority: "cuStreamCreateWithPriority",
-	cuStreamDestroy:            "cuStreamDestroy_v2",
-	cuStreamSynchronize:        "cuStreamSynchronize",
-	cuStreamWaitEvent:          "cuStreamWaitEvent",
-	cuStreamQuery:              "cuStreamQuery",
-	cuStreamWriteValue32:       "cuStreamWriteValue32_v2",
-	cuStreamWaitValue32:        "cuStreamWaitValue32_v2",
-	cuEventCreate:              "cuEventCreate",
-	cuEventRecord:              "cuEventRecord",
-	cuEventSynchronize:         "cuEventSynchronize",
-	cuEventElapsedTime:         "cuEventElapsedTime",
-	cuEventDestroy:             "cuEventDestroy_v2",
-	cuModuleLoadDataEx:         "cuModuleLoadDataEx",
-	cuModuleUnload:             "cuModuleUnload",
-	cuModuleGetFunction:        "cuModuleGetFunction",
-	cuModuleGetGlobal:          "cuModuleGetGlobal_v2",
-	cuFuncGetAttribute:         "cuFuncGetAttribute",
-	cuFuncSetAttribute:         "cuFuncSetAttribute",
-	cuLaunchKernelEx:           "cuLaunchKernelEx",
-	cuOccupancyMaxActiveBlocksPerMultiprocessor: "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-	cuStreamBeginCapture:                        "cuStreamBeginCapture_v2",
-	cuStreamEndCapture:                          "cuStreamEndCapture",
-	cuGraphInstantiateWithFlags:                 "cuGraphInstantiateWithFlags",
-	cuGraphLaunch:                               "cuGraphLaunch",
-	cuGraphDestroy:                              "cuGraphDestroy",
-	cuGraphExecDestroy:                          "cuGraphExecDestroy",
-	cuGraphGetNodes:                             "cuGraphGetNodes",
-	cuGraphNodeGetType:                          "cuGraphNodeGetType",
-	cuGraphKernelNodeGetParams:                  "cuGraphKernelNodeGetParams_v2",
-	cuGraphExecKernelNodeSetParams:              "cuGraphExecKernelNodeSetParams_v2",
-	cuTensorMapEncodeTiled:                      "cuTensorMapEncodeTiled",
-	cuDeviceGetDevResource:                      "cuDeviceGetDevResource",
-	cuDevSmResourceSplitByCount:                 "cuDevSmResourceSplitByCount",
-	cuDevResourceGenerateDesc:                   "cuDevResourceGenerateDesc",
-	cuGreenCtxCreate:                            "cuGreenCtxCreate",
-	cuGreenCtxDestroy:                           "cuGreenCtxDestroy",
-	cuGreenCtxStreamCreate:                      "cuGreenCtxStreamCreate",
-	cuCtxFromGreenCtx:                           "cuCtxFromGreenCtx",
+	cuInit:                      "cuInit",
+	cuDriverGetVersion:          "cuDriverGetVersion",
+	cuGetErrorName:              "cuGetErrorName",
+	cuGetErrorString:            "cuGetErrorString",
+	cuDeviceGetCount:            "cuDeviceGetCount",
+	cuDeviceGet:                 "cuDeviceGet",
+	cuDeviceGetName:             "cuDeviceGetName",
+	cuDeviceTotalMem:            "cuDeviceTotalMem_v2",
+	cuDeviceGetAttribute:        "cuDeviceGetAttribute",
+	cuDevicePrimaryCtxRetain:    "cuDevicePrimaryCtxRetain",
+	cuDevicePrimaryCtxRelease:   "cuDevicePrimaryCtxRelease_v2",
+	cuCtxSetCurrent:             "cuCtxSetCurrent",
+	cuCtxSynchronize:            "cuCtxSynchronize",
+	cuDeviceCanAccessPeer:       "cuDeviceCanAccessPeer",
+	cuCtxEnablePeerAccess:       "cuCtxEnablePeerAccess",
+	cuMemGetInfo:                "cuMemGetInfo_v2",
+	cuMemAlloc:                  "cuMemAlloc_v2",
+	cuMemFree:                   "cuMemFree_v2",
+	cuMemHostAlloc:              "cuMemHostAlloc",
+	cuMemFreeHost:               "cuMemFreeHost",
+	cuMemHostRegister:           "cuMemHostRegister_v2",
+	cuMemHostUnregister:         "cuMemHostUnregister",
+	cuMemcpyHtoDAsync:           "cuMemcpyHtoDAsync_v2",
+	cuMemcpyDtoHAsync:           "cuMemcpyDtoHAsync_v2",
+	cuMemcpyDtoDAsync:           "cuMemcpyDtoDAsync_v2",
+	cuMemsetD8Async:             "cuMemsetD8Async",
+	cuMemsetD32Async:            "cuMemsetD32Async",
+	cuStreamCreateWithPriority:  "cuStreamCreateWithPriority",
+	cuStreamDestroy:             "cuStreamDestroy_v2",
+	cuStreamSynchronize:         "cuStreamSynchronize",
+	cuStreamWaitEvent:           "cuStreamWaitEvent",
+	cuStreamQuery:               "cuStreamQuery",
+	cuStreamWriteValue32:        "cuStreamWriteValue32_v2",
+	cuStreamWaitValue32:         "cuStreamWaitValue32_v2",
+	cuEventCreate:               "cuEventCreate",
+	cuEventRecord:               "cuEventRecord",
+	cuEventSynchronize:          "cuEventSynchronize",
+	cuEventElapsedTime:          "cuEventElapsedTime",
+	cuEventDestroy:              "cuEventDestroy_v2",
+	cuModuleLoadDataEx:          "cuModuleLoadDataEx",
+	cuModuleUnload:              "cuModuleUnload",
+	cuModuleGetFunction:         "cuModuleGetFunction",
+	cuModuleGetGlobal:           "cuModuleGetGlobal_v2",
+	cuFuncGetAttribute:          "cuFuncGetAttribute",
+	cuFuncSetAttribute:          "cuFuncSetAttribute",
+	cuLaunchKernelEx:            "cuLaunchKernelEx",
+	cuStreamBeginCapture:        "cuStreamBeginCapture_v2",
+	cuStreamEndCapture:          "cuStreamEndCapture",
+	cuGraphInstantiateWithFlags: "cuGraphInstantiateWithFlags",
+	cuGraphLaunch:               "cuGraphLaunch",
+	cuGraphDestroy:              "cuGraphDestroy",
+	cuGraphExecDestroy:          "cuGraphExecDestroy",
+	cuTensorMapEncodeTiled:      "cuTensorMapEncodeTiled",
+	cuDeviceGetDevResource:      "cuDeviceGetDevResource",
+	cuDevSmResourceSplitByCount: "cuDevSmResourceSplitByCount",
+	cuDevResourceGenerateDesc:   "cuDevResourceGenerateDesc",
+	cuGreenCtxCreate:            "cuGreenCtxCreate",
+	cuGreenCtxDestroy:           "cuGreenCtxDestroy",
+	cuGreenCtxStreamCreate:      "cuGreenCtxStreamCreate",
+	cuCtxFromGreenCtx:           "cuCtxFromGreenCtx",
 }
 
 // driver holds the addresses of the functions of the loaded library. There is at most one in a process, and it is never
@@ -179,7 +169,6 @@ type frame struct {
 	out    [4]uint64
 	config launchConfig
 	attrs  [maxLaunchAttributes]launchAttribute
-	node   kernelNode
 	tensor mapFrame
 	params [1]uintptr // kernelParams of a launch: one pointer, to block
 	block  [maxArgumentBytes]byte

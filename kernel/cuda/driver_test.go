@@ -16,9 +16,8 @@ func TestWithoutADeviceEveryEntryPointSaysWhy(t *testing.T) {
 	if gpu() {
 		t.Skip("a GPU is present")
 	}
-	_, countErr := deviceCount()
 	_, openErr := Open(0)
-	for name, err := range map[string]error{"Available": Available(), "deviceCount": countErr, "Open": openErr} {
+	for name, err := range map[string]error{"Available": Available(), "Open": openErr} {
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, kernel.ErrUnavailable) {
 			t.Errorf("%s returned %v, want an error that wraps ErrUnavailable", name, err)
 			continue
@@ -46,8 +45,6 @@ func TestMirrorsOfDriverStructsHaveTheirSizes(t *testing.T) {
 		{"CUlaunchConfig.numAttrs", unsafe.Offsetof(launchConfig{}.count), 48},
 		{"CUlaunchAttribute", unsafe.Sizeof(launchAttribute{}), 72},
 		{"CUlaunchAttribute.value", unsafe.Offsetof(launchAttribute{}.value), 8},
-		{"CUDA_KERNEL_NODE_PARAMS_v2", unsafe.Sizeof(kernelNode{}), 72},
-		{"CUDA_KERNEL_NODE_PARAMS_v2.kernelParams", unsafe.Offsetof(kernelNode{}.params), 40},
 		{"CUtensorMap", unsafe.Sizeof(TensorMap{}), 128},
 	} {
 		if c.got != c.want {

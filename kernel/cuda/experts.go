@@ -55,7 +55,7 @@ type ExpertsArgs struct {
 	Limit        float32
 }
 
-// PackExpertArgs are the arguments of the kernel that packs an expert's matrices; Kernels.PackExpert fills them.
+// PackExpertArgs are the arguments of the kernel that packs an expert's matrices; PackExpert fills them.
 type PackExpertArgs struct {
 	First        Ptr
 	Second       Ptr
@@ -71,7 +71,7 @@ type PackExpertArgs struct {
 	Blocks       int32
 }
 
-// PackE2M1Args are the arguments of the kernel that packs an expert's matrices of e2m1; Kernels.PackExpert fills them.
+// PackE2M1Args are the arguments of the kernel that packs an expert's matrices of e2m1; PackExpert fills them.
 type PackE2M1Args struct {
 	First        Ptr
 	Second       Ptr
@@ -224,7 +224,7 @@ func (p PackedExperts) at(e ExpertShape, expert int32) PackedExperts {
 
 // PackExpert copies one expert's matrices into the packed weights of its layer. The matrices may be freed when the
 // kernel has run.
-func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, down Matrix, to PackedExperts) error {
+func PackExpert(k *Kernels, s *Stream, e ExpertShape, expert int32, gate, up, down Matrix, to PackedExperts) error {
 	c := checks{kernel: "sparrow_experts_pack"}
 	e.check(&c)
 	if expert < 0 || expert >= e.Experts {
@@ -259,7 +259,7 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 	}
 	at := to.at(e, expert)
 	if e.E2M1 {
-		return k.packE2M1(s, e, gate, up, down, at)
+		return packE2M1(k, s, e, gate, up, down, at)
 	}
 	a := PackExpertArgs{First: gate.Data, Second: up.Data, FirstScales: gate.Scales, SecondScales: up.Scales,
 		To: at.GateUp, ScalesTo: at.GateUpScales,
@@ -278,7 +278,7 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 }
 
 // packE2M1 packs one expert whose matrices are e2m1.
-func (k *Kernels) packE2M1(s *Stream, e ExpertShape, gate, up, down Matrix, at PackedExperts) error {
+func packE2M1(k *Kernels, s *Stream, e ExpertShape, gate, up, down Matrix, at PackedExperts) error {
 	c := checks{kernel: "sparrow_experts_pack_folded"}
 	if e.BF16 {
 		c.kernel = "sparrow_experts_pack_e2m1"
@@ -433,21 +433,21 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 }
 
 // RunExperts runs the experts of a layer in four launches, without waiting on the host.
-func (k *Kernels) RunExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error {
-	if err := k.PrepareExperts(s, e, a); err != nil {
+func RunExperts(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs) error {
+	if err := PrepareExperts(k, s, e, a); err != nil {
 		return err
 	}
-	if err := k.MultiplyGateUp(s, e, a); err != nil {
+	if err := MultiplyGateUp(k, s, e, a); err != nil {
 		return err
 	}
-	if err := k.MultiplyDown(s, e, a); err != nil {
+	if err := MultiplyDown(k, s, e, a); err != nil {
 		return err
 	}
-	return k.CombineExperts(s, a)
+	return CombineExperts(k, s, a)
 }
 
 // PrepareExperts sorts the pairs of rows and choices by expert, and quantises the rows.
-func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+func PrepareExperts(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if a.Rows == 0 {
 		return nil
 	}
@@ -455,7 +455,7 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 	if err != nil {
 		return err
 	}
-	args := k.grouped(*a)
+	args := grouped(k, *a)
 	return Run(s, fn, Launch{Grid: Dim{X: 1 + quantiseBlocks(e, a)}, Block: Dim{X: prepareThreads},
 		Overlap: s.overlap}, &args)
 }
@@ -470,7 +470,7 @@ type RouteExpertsArgs struct {
 }
 
 // RouteAndPrepare does the work of RouteExperts and PrepareExperts in one launch.
-func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs) error {
+func RouteAndPrepare(k *Kernels, s *Stream, e ExpertShape, a *RouteExpertsArgs) error {
 	c := checks{kernel: "sparrow_experts_route"}
 	a.Route.check(&c)
 	c.memory("arrived", a.Arrived, 4)
@@ -489,13 +489,13 @@ func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs)
 		return err
 	}
 	a.Blocks = ceilDiv(r.Rows, prepareThreads/32)
-	a.Experts = k.grouped(a.Experts)
+	a.Experts = grouped(k, a.Experts)
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks) + quantiseBlocks(e, x)}, Block: Dim{X: prepareThreads},
 		Overlap: s.overlap}, a)
 }
 
 // grouped returns the arguments with the group size that this device's products use.
-func (k *Kernels) grouped(a ExpertsArgs) ExpertsArgs {
+func grouped(k *Kernels, a ExpertsArgs) ExpertsArgs {
 	if k.device.portable {
 		a.GroupRows = expertFewRows
 	}
@@ -511,19 +511,19 @@ func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
 }
 
 // MultiplyGateUp multiplies the rows by gate and up and applies the gated activation.
-func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+func MultiplyGateUp(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if e.Packed != "" {
-		return k.multiplyPacked(s, e, a, false)
+		return multiplyPacked(k, s, e, a, false)
 	}
-	return k.multiplyExperts(s, expertKernel{false, e.kind(), a.GroupRows}, a, a.InnerTiles)
+	return multiplyExperts(k, s, expertKernel{false, e.kind(), a.GroupRows}, a, a.InnerTiles)
 }
 
 // MultiplyDown multiplies the activations by down.
-func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+func MultiplyDown(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if e.Packed != "" {
-		return k.multiplyPacked(s, e, a, true)
+		return multiplyPacked(k, s, e, a, true)
 	}
-	return k.multiplyExperts(s, expertKernel{true, e.kind(), a.GroupRows}, a, a.HiddenTiles)
+	return multiplyExperts(k, s, expertKernel{true, e.kind(), a.GroupRows}, a, a.HiddenTiles)
 }
 
 // expertKernel identifies a product kernel of experts.
@@ -576,9 +576,9 @@ var expertKernels = map[expertKernel]string{
 	{true, expertsFolded, expertFewRows}:     "sparrow_experts_down_folded_few",
 }
 
-func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
+func multiplyExperts(k *Kernels, s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
 	if k.device.portable {
-		return k.portableExperts(s, which, a, tiles)
+		return portableExperts(k, s, which, a, tiles)
 	}
 	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // an upper bound: every pair may be a group
 	perSM, name := int32(1), expertKernels[which]
@@ -593,7 +593,7 @@ func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 }
 
 // CombineExperts adds the weighted sum of the experts' results to the rows.
-func (k *Kernels) CombineExperts(s *Stream, a *ExpertsArgs) error {
+func CombineExperts(k *Kernels, s *Stream, a *ExpertsArgs) error {
 	c := checks{kernel: "sparrow_experts_combine"}
 	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: uint32(ceilDiv(a.Hidden, combineColumns))}, a)
 }

@@ -93,7 +93,7 @@ func newExperts(g *rig, shape ExpertShape) *expertRig {
 		gate, onGate := r.matrix(int(shape.Inner), int(shape.Hidden))
 		up, onUp := r.matrix(int(shape.Inner), int(shape.Hidden))
 		down, onDown := r.matrix(int(shape.Hidden), int(shape.Inner))
-		check(r.t, r.k.PackExpert(r.s, shape, e, onGate, onUp, onDown, r.packed))
+		check(r.t, PackExpert(r.k, r.s, shape, e, onGate, onUp, onDown, r.packed))
 		r.gate, r.up, r.down = append(r.gate, gate), append(r.up, up), append(r.down, down)
 	}
 	return r
@@ -139,7 +139,7 @@ func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, Exp
 		Rows: int32(rows), Top: int32(b.top), Limit: limit, Scales: mode}
 	a, err := x.Encode()
 	check(r.t, err)
-	check(r.t, r.k.RunExperts(r.s, r.shape, &a))
+	check(r.t, RunExperts(r.k, r.s, r.shape, &a))
 	out := r.download(x.Out, 2*int64(rows)*h)
 	if f := r.faults(faults); f != 0 {
 		r.t.Errorf("fault %d", f)
@@ -310,10 +310,10 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 					Faults: faults, LogitStride: int64(experts), IDStride: int64(top), WeightStride: int64(top),
 					Rows: rows, Experts: experts, Top: top, Groups: 1, KeepGroups: 1, Normalize: 1, Scale: 1.5, Root: 1}
 				if i == 0 {
-					check(t, g.k.RouteExperts(g.s, &route))
-					check(t, g.k.PrepareExperts(g.s, shape, &a))
+					check(t, RouteExperts(g.k, g.s, &route))
+					check(t, PrepareExperts(g.k, g.s, shape, &a))
 				} else {
-					check(t, g.k.RouteAndPrepare(g.s, shape, &RouteExpertsArgs{Route: route, Experts: a,
+					check(t, RouteAndPrepare(g.k, g.s, shape, &RouteExpertsArgs{Route: route, Experts: a,
 						Arrived: upload(g, []uint32{0, 0})}))
 				}
 				listed := binary.LittleEndian.Uint32(g.download(a.Totals, 16))
@@ -394,7 +394,7 @@ func TestGPUMissingExpertRaisesAFault(t *testing.T) {
 		Rows: 3, Top: 2}
 	a, err := x.Encode()
 	check(t, err)
-	check(t, r.k.RunExperts(r.s, r.shape, &a))
+	check(t, RunExperts(r.k, r.s, r.shape, &a))
 	out := r.download(x.Out, 3*64)
 	if f := r.faults(faults); f != FaultExpert {
 		t.Errorf("faults %d, want %d", f, FaultExpert)

@@ -34,7 +34,7 @@ func FoldedBytes(rows, columns int32) (codes, scales int64) {
 
 // Fold packs a matrix. The caller sets a.First, its scales, To and ScalesTo (sizes: FoldedBytes), strides, Rows and
 // Columns.
-func (k *Kernels) Fold(s *Stream, a *PackE2M1Args) error {
+func Fold(k *Kernels, s *Stream, a *PackE2M1Args) error {
 	c := checks{kernel: "sparrow_product_fold"}
 	c.positive("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 32, 32)
@@ -105,7 +105,7 @@ func (x *Product) EncodeFolded(d *Device, scratch Ptr) (FoldedCalls, error) {
 }
 
 // MultiplyFolded launches a product with a folded weight.
-func (k *Kernels) MultiplyFolded(s *Stream, f *FoldedCalls) error {
+func MultiplyFolded(k *Kernels, s *Stream, f *FoldedCalls) error {
 	for i := range f.calls {
 		if i < len(f.unfold) {
 			c := checks{kernel: "sparrow_product_unfold"}
@@ -114,7 +114,7 @@ func (k *Kernels) MultiplyFolded(s *Stream, f *FoldedCalls) error {
 				return err
 			}
 		}
-		if err := k.Multiply(s, &f.calls[i]); err != nil {
+		if err := Multiply(k, s, &f.calls[i]); err != nil {
 			return err
 		}
 	}

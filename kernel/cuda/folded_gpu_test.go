@@ -45,7 +45,7 @@ func TestGPUFoldedProductsAreThoseOfTheirCodes(t *testing.T) {
 		a := PackE2M1Args{First: upload(r, packed), FirstScales: upload(r, scaleBytes), To: r.poisoned(codeBytes),
 			ScalesTo: r.poisoned(foldedScales), Stride: int64(k / 2), ScaleStride: int64(k / 32), Rows: int32(columns),
 			Columns: int32(k)}
-		check(t, r.k.Fold(r.s, &a))
+		check(t, Fold(r.k, r.s, &a))
 		for _, rows := range []int{1, 7, 17, 33, 64, 65, 200} {
 			c := newProductCase(r, rng, ProductFP8, rows, columns, k, 1)
 			x := c.x
@@ -53,7 +53,7 @@ func TestGPUFoldedProductsAreThoseOfTheirCodes(t *testing.T) {
 			x.Out = r.poisoned(x.outBytes())
 			call, err := x.Encode(r.d)
 			check(t, err)
-			check(t, r.k.Multiply(r.s, &call))
+			check(t, Multiply(r.k, r.s, &call))
 			plain := r.download(x.Out, x.outBytes())
 			x.Weight, x.WeightScales, x.Out = a.To, a.ScalesTo, r.poisoned(x.outBytes())
 			var scratch Ptr
@@ -62,7 +62,7 @@ func TestGPUFoldedProductsAreThoseOfTheirCodes(t *testing.T) {
 			}
 			folded, err := x.EncodeFolded(r.d, scratch)
 			check(t, err)
-			check(t, r.k.MultiplyFolded(r.s, &folded))
+			check(t, MultiplyFolded(r.k, r.s, &folded))
 			sameBytes(t, fmt.Sprintf("%d rows, %d x %d", rows, columns, k), r.download(x.Out, x.outBytes()), plain)
 		}
 	}

@@ -20,7 +20,7 @@ type GateArgs struct {
 const gateColumns = 8 * portableThreads
 
 // GateRows computes silu(Gate) * Up, with the clamps of Limit.
-func (k *Kernels) GateRows(s *Stream, a *GateArgs) error {
+func GateRows(k *Kernels, s *Stream, a *GateArgs) error {
 	c := checks{kernel: "gate_rows"}
 	c.positive("columns", a.Columns)
 	c.element("gate", a.Gate, a.GateType, ElementBF16, a.GateStride, a.Columns)
@@ -58,7 +58,7 @@ type GateQuantiseArgs struct {
 
 // GateQuantise computes silu(Gate) * Up and quantises it for a matrix product. The results are bitwise equal to those
 // of two separate launches.
-func (k *Kernels) GateQuantise(s *Stream, a *GateQuantiseArgs) error {
+func GateQuantise(k *Kernels, s *Stream, a *GateQuantiseArgs) error {
 	c := checks{kernel: "gate_quantise"}
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)

@@ -66,7 +66,7 @@ const mixColumns = 4096
 
 // HyperMix computes the weighted sum of the streams of every row, and the weights with which the sublayer's output is
 // added to the streams. Without Post it computes only the sum.
-func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
+func HyperMix(k *Kernels, s *Stream, a *HyperMixArgs) error {
 	c := checks{kernel: "hyper_mix"}
 	if a.Hidden > mixColumns {
 		c.kernel = "hyper_mix_wide"
@@ -127,7 +127,7 @@ func (c *checks) streams(n, hidden int32) {
 const postColumns = 8 * portableThreads
 
 // HyperPost adds a sublayer's output to the streams.
-func (k *Kernels) HyperPost(s *Stream, a *HyperPostArgs) error {
+func HyperPost(k *Kernels, s *Stream, a *HyperPostArgs) error {
 	c := checks{kernel: "hyper_post"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: rowBlocks(a.Hidden, postColumns)}, a)
@@ -148,7 +148,7 @@ func (a *HyperPostArgs) check(c *checks) {
 }
 
 // HeadNorm divides every head by its root mean square.
-func (k *Kernels) HeadNorm(s *Stream, a *HeadNormArgs) error {
+func HeadNorm(k *Kernels, s *Stream, a *HeadNormArgs) error {
 	c := checks{kernel: "head_norm"}
 	c.memory("x", a.X, 2)
 	c.positive("heads", a.Heads)

@@ -91,7 +91,7 @@ func (c *checks) indexPool(p PoolView) {
 
 // WriteIndexKeys normalises, rotates and quantises one indexer key per token and stores it in its page. The bytes
 // equal those of layout.IndexFP8.Encode after the same steps with float64 sums in the LayerNorm.
-func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
+func WriteIndexKeys(k *Kernels, s *Stream, a *WriteIndexKeyArgs) error {
 	c := checks{kernel: "write_index_key"}
 	a.check(&c)
 	return runRows(k, s, &c, a.Tokens, shortRows, a)
@@ -125,7 +125,7 @@ func (a *WriteIndexKeyArgs) checkKeys(c *checks, keyBytes int64) {
 
 // PrepareIndexQueries rotates and quantises the indexer queries of every head and multiplies the heads' weights by
 // their scales.
-func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
+func PrepareIndexQueries(k *Kernels, s *Stream, a *IndexQueryArgs) error {
 	c := checks{kernel: "index_query"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(a.Tokens), Y: a.blocks()}, a)
@@ -158,7 +158,7 @@ func (c *checks) gatheredIndex(pool PoolView, keys, scales Ptr, count int32) {
 }
 
 // GatherIndexSlots copies the listed index keys to a contiguous array of codes and a contiguous array of scales.
-func (k *Kernels) GatherIndexSlots(s *Stream, a *GatherIndexSlotsArgs) error {
+func GatherIndexSlots(k *Kernels, s *Stream, a *GatherIndexSlotsArgs) error {
 	c := checks{kernel: "gather_index_slots"}
 	c.gatheredIndex(a.Pool, a.Keys, a.Scales, a.Count)
 	c.memory("slots", a.Source.Slots, 4)
@@ -166,7 +166,7 @@ func (k *Kernels) GatherIndexSlots(s *Stream, a *GatherIndexSlotsArgs) error {
 }
 
 // gatherIndexPages copies the index keys of requests to a contiguous array of codes and a contiguous array of scales.
-func (k *Kernels) gatherIndexPages(s *Stream, a *GatherIndexPagesArgs) error {
+func gatherIndexPages(k *Kernels, s *Stream, a *GatherIndexPagesArgs) error {
 	c := checks{kernel: "gather_index_pages"}
 	c.gatheredIndex(a.Pool, a.Keys, a.Scales, a.Count)
 	c.pages(a.Source)

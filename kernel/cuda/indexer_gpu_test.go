@@ -59,7 +59,7 @@ func TestGPUIndexKeysEqualTheHostByteForByte(t *testing.T) {
 				a.Gamma, a.Beta = onDevice[0], onDevice[1]
 			}
 			check(t, r.s.Fill(pool, poison, int64(pages*pageBytes)))
-			check(t, r.k.WriteIndexKeys(r.s, &a))
+			check(t, WriteIndexKeys(r.k, r.s, &a))
 			want := make([]byte, pages*pageBytes)
 			for i := range want {
 				want[i] = poison
@@ -107,7 +107,7 @@ func TestGPUIndexQueriesEqualTheHost(t *testing.T) {
 			a.Recipe = recipe
 			check(t, r.s.Fill(a.Codes, poison, int64(rows*128)))
 			check(t, r.s.Fill(a.Folded, poison, int64(rows*4)))
-			check(t, r.k.PrepareIndexQueries(r.s, &a))
+			check(t, PrepareIndexQueries(r.k, r.s, &a))
 			codes, folded := make([]byte, rows*128), make([]float32, rows)
 			for token := range c.tokens {
 				for h := range c.heads {
@@ -150,7 +150,7 @@ func TestGPUIndexGatherEqualsTheHost(t *testing.T) {
 	a := GatherIndexSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)},
 		Keys: r.poisoned(int64(len(slots) * 128)), Scales: r.poisoned(int64(len(slots) * 4)), Faults: r.faultWord(),
 		Count: int32(len(slots))}
-	check(t, r.k.GatherIndexSlots(r.s, &a))
+	check(t, GatherIndexSlots(r.k, r.s, &a))
 	keys, scales := want(slots)
 	sameBytes(t, "keys by slots", r.download(a.Keys, int64(len(keys))), keys)
 	sameBytes(t, "scales by slots", r.download(a.Scales, int64(len(scales))), scales)
@@ -160,7 +160,7 @@ func TestGPUIndexGatherEqualsTheHost(t *testing.T) {
 	src, through := pagedRequests(rng, pages, []int{1, 0, 192, 64})
 	p := GatherIndexPagesArgs{Pool: pool, Source: src.view(r), Keys: r.poisoned(int64(len(through) * 128)),
 		Scales: r.poisoned(int64(len(through) * 4)), Count: int32(len(through))}
-	check(t, r.k.gatherIndexPages(r.s, &p))
+	check(t, gatherIndexPages(r.k, r.s, &p))
 	keys, scales = want(through)
 	sameBytes(t, "keys by pages", r.download(p.Keys, int64(len(keys))), keys)
 	sameBytes(t, "scales by pages", r.download(p.Scales, int64(len(scales))), scales)

@@ -36,7 +36,7 @@ type HyperSumArgs struct {
 }
 
 // PutFour copies rows to given positions of up to four tensors. No position may be written twice or read.
-func (k *Kernels) PutFour(s *Stream, a *PutFourArgs) error {
+func PutFour(k *Kernels, s *Stream, a *PutFourArgs) error {
 	c := checks{kernel: "put_four"}
 	rows := a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(rows), Y: 4}, a)
@@ -63,7 +63,7 @@ func (a *RotateArgs) Joins(columns int32, stride int64) bool {
 }
 
 // HeadNormTurn does the work of HeadNorm and then Turn in one launch.
-func (k *Kernels) HeadNormTurn(s *Stream, a *HeadTurnArgs) error {
+func HeadNormTurn(k *Kernels, s *Stream, a *HeadTurnArgs) error {
 	c := checks{kernel: "head_norm_turn"}
 	blocks := a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
@@ -87,7 +87,7 @@ func (a *HeadTurnArgs) check(c *checks) int64 {
 }
 
 // QuantiseTurned does the work of Turn and then QuantiseRows in one launch.
-func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
+func QuantiseTurned(k *Kernels, s *Stream, a *QuantiseTurnedArgs) error {
 	c := checks{kernel: "quantise_turned"}
 	q, t := &a.Quantise, &a.Rotate
 	t.check(&c)
@@ -103,7 +103,7 @@ func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 const SumStreams = 4
 
 // HyperPostSum does the work of NormQuantise, without a norm, and then HyperPost in one launch.
-func (k *Kernels) HyperPostSum(s *Stream, a *HyperSumArgs) error {
+func HyperPostSum(k *Kernels, s *Stream, a *HyperSumArgs) error {
 	c := checks{kernel: "hyper_post_sum"}
 	p, n := &a.Post, &a.Sum
 	p.check(&c)
@@ -144,7 +144,7 @@ func (a *HyperMixArgs) Joins(n *NormQuantiseArgs) bool {
 
 // MixNorm does the work of HyperMix and then NormQuantise in one launch. It does not write the sum of the streams
 // before the norm.
-func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
+func MixNorm(k *Kernels, s *Stream, a *MixNormArgs) error {
 	c := checks{kernel: "mix_norm"}
 	switch {
 	case a.Mix.Hidden > mixColumns:
@@ -207,7 +207,7 @@ const PartColumns = 8 * portableThreads
 const mostParts = 4096
 
 // Parts runs independent kernels of a layer: in one launch if they are small, otherwise one after another.
-func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
+func Parts(k *Kernels, s *Stream, a *PartsArgs) error {
 	c := checks{kernel: "small_parts"}
 	if a.NormBlocks = a.Norm.Rows; a.Norm.Rows > 0 {
 		a.Norm.check(&c)
@@ -265,33 +265,33 @@ func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 		}
 	}
 	if count == 1 || total > mostParts {
-		return k.oneByOne(s, a)
+		return oneByOne(k, s, a)
 	}
 	a.GroupBlocks, a.KeyBlocks, a.HeadBlocks, a.QueryBlocks = int32(groups), int32(keys), int32(heads), int32(queries)
 	return runGrid(k, s, &c, Dim{X: uint32(total)}, a)
 }
 
-func (k *Kernels) oneByOne(s *Stream, a *PartsArgs) error {
+func oneByOne(k *Kernels, s *Stream, a *PartsArgs) error {
 	for _, p := range []struct {
 		rows int32
 		run  func() error
 	}{
-		{a.Entries.Tokens, func() error { return k.WriteV4(s, &a.Entries) }},
-		{a.Groups.Entries, func() error { return k.CompressGroups(s, &a.Groups) }},
-		{a.Keys.Entries, func() error { return k.CompressGroups(s, &a.Keys) }},
-		{a.Norm.Rows, func() error { return k.NormQuantise(s, &a.Norm) }},
-		{a.Heads.Norm.Rows, func() error { return k.HeadNormTurn(s, &a.Heads) }},
-		{a.Queries.Tokens, func() error { return k.PrepareIndexQueries(s, &a.Queries) }},
-		{a.Index.Tokens, func() error { return k.WriteIndexKeys(s, &a.Index) }},
-		{a.PutRows, func() error { return k.PutFour(s, &a.Puts) }},
-		{a.Picks.First.Rows, func() error { return k.PickRows(s, &a.Picks.First) }},
-		{a.Picks.Second.Rows, func() error { return k.PickRows(s, &a.Picks.Second) }},
-		{a.Picks.Third.Rows, func() error { return k.PickRows(s, &a.Picks.Third) }},
-		{a.Picks.Fourth.Rows, func() error { return k.PickRows(s, &a.Picks.Fourth) }},
-		{a.Angles.First.Rows, func() error { return k.ComputeAngles(s, &a.Angles.First) }},
-		{a.Angles.Second.Rows, func() error { return k.ComputeAngles(s, &a.Angles.Second) }},
-		{a.Angles.Third.Rows, func() error { return k.ComputeAngles(s, &a.Angles.Third) }},
-		{a.Angles.Fourth.Rows, func() error { return k.ComputeAngles(s, &a.Angles.Fourth) }},
+		{a.Entries.Tokens, func() error { return WriteV4(k, s, &a.Entries) }},
+		{a.Groups.Entries, func() error { return CompressGroups(k, s, &a.Groups) }},
+		{a.Keys.Entries, func() error { return CompressGroups(k, s, &a.Keys) }},
+		{a.Norm.Rows, func() error { return NormQuantise(k, s, &a.Norm) }},
+		{a.Heads.Norm.Rows, func() error { return HeadNormTurn(k, s, &a.Heads) }},
+		{a.Queries.Tokens, func() error { return PrepareIndexQueries(k, s, &a.Queries) }},
+		{a.Index.Tokens, func() error { return WriteIndexKeys(k, s, &a.Index) }},
+		{a.PutRows, func() error { return PutFour(k, s, &a.Puts) }},
+		{a.Picks.First.Rows, func() error { return PickRows(k, s, &a.Picks.First) }},
+		{a.Picks.Second.Rows, func() error { return PickRows(k, s, &a.Picks.Second) }},
+		{a.Picks.Third.Rows, func() error { return PickRows(k, s, &a.Picks.Third) }},
+		{a.Picks.Fourth.Rows, func() error { return PickRows(k, s, &a.Picks.Fourth) }},
+		{a.Angles.First.Rows, func() error { return ComputeAngles(k, s, &a.Angles.First) }},
+		{a.Angles.Second.Rows, func() error { return ComputeAngles(k, s, &a.Angles.Second) }},
+		{a.Angles.Third.Rows, func() error { return ComputeAngles(k, s, &a.Angles.Third) }},
+		{a.Angles.Fourth.Rows, func() error { return ComputeAngles(k, s, &a.Angles.Fourth) }},
 	} {
 		if p.rows > 0 {
 			if err := p.run(); err != nil {

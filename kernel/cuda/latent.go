@@ -54,7 +54,7 @@ func (p PoolView) Tables(tables Ptr, stride int64, pages int32, rows Ptr, rowStr
 
 // LatentAttend computes attention over every key of paged sequences, for pools of a layout. If rows are divided into
 // segments, it also launches the kernel that combines them.
-func (k *Kernels) LatentAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
+func LatentAttend(k *Kernels, s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
 	rows := latentKernels[kind]
 	if rows.kernel == "" {
 		return argumentError("latent attention: layout %v has no CUDA kernel; want %v, %v or %v", kind,
@@ -85,5 +85,5 @@ func (k *Kernels) LatentAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs)
 		c.fail("%d rows in up to %d segments of %d heads are %d units, want at most %d: launch fewer rows, or cut "+
 			"them after more keys", a.Rows, a.Segments, a.Heads, n, most)
 	}
-	return k.attendUnits(s, rows, a, &c, (v.Width+sparseKeys-1)/sparseKeys)
+	return attendUnits(k, s, rows, a, &c, (v.Width+sparseKeys-1)/sparseKeys)
 }

@@ -215,181 +215,184 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		err  error
 		says string // empty if the arguments are valid
 	}{
-		{"write", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), keep)), ""},
-		{"write nothing", k.WriteMain(s, layout.BF16Row1152,
+		{"write", WriteMain(k, s, layout.BF16Row1152, with(someWrite(), keep)), ""},
+		{"write nothing", WriteMain(k, s, layout.BF16Row1152,
 			with(someWrite(), func(a *WriteMainArgs) { a.Tokens = 0 })), "no launch"},
-		{"layout", k.WriteMain(s, layout.F32Row2304, with(someWrite(), keep)), "f32-2304"},
-		{"no latent", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Latent = 0 })),
+		{"layout", WriteMain(k, s, layout.F32Row2304, with(someWrite(), keep)), "f32-2304"},
+		{"no latent", WriteMain(k, s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Latent = 0 })),
 			"latent is not given"},
-		{"latent alignment", k.WriteMain(s, layout.BF16Row1152,
+		{"latent alignment", WriteMain(k, s, layout.BF16Row1152,
 			with(someWrite(), func(a *WriteMainArgs) { a.Latent = 8 })), "latent at 0x8"},
-		{"latent stride", k.WriteMain(s, layout.BF16Row1152,
+		{"latent stride", WriteMain(k, s, layout.BF16Row1152,
 			with(someWrite(), func(a *WriteMainArgs) { a.LatentStride = 500 })), "latent stride 500"},
-		{"negative tokens", k.WriteMain(s, layout.BF16Row1152,
+		{"negative tokens", WriteMain(k, s, layout.BF16Row1152,
 			with(someWrite(), func(a *WriteMainArgs) { a.Tokens = -1 })), "tokens -1"},
-		{"page too small", k.WriteMain(s, layout.BF16Row1152,
+		{"page too small", WriteMain(k, s, layout.BF16Row1152,
 			with(someWrite(), func(a *WriteMainArgs) { a.Pool.PageBytes = 64 * 656 })), "page bytes 41984"},
-		{"scale", k.WriteMain(s, layout.FP8Row576, with(someWrite(), func(a *WriteMainArgs) { a.KScale = 0 })),
+		{"scale", WriteMain(k, s, layout.FP8Row576, with(someWrite(), func(a *WriteMainArgs) { a.KScale = 0 })),
 			"scale 0"},
-		{"rotary", k.WriteMain(s, layout.FP8Row656, with(someWrite(), func(a *WriteMainArgs) { a.Rotary.Rows = 0 })),
+		{"rotary", WriteMain(k, s, layout.FP8Row656, with(someWrite(), func(a *WriteMainArgs) { a.Rotary.Rows = 0 })),
 			"rotary rows 0"},
-		{"gather", k.GatherSlots(s, layout.FP8Row656, with(someSlots(), func(*GatherSlotsArgs) {})), ""},
-		{"gather row bytes", k.GatherSlots(s, layout.FP8Row656,
+		{"gather", GatherSlots(k, s, layout.FP8Row656, with(someSlots(), func(*GatherSlotsArgs) {})), ""},
+		{"gather row bytes", GatherSlots(k, s, layout.FP8Row656,
 			with(someSlots(), func(a *GatherSlotsArgs) { a.RowBytes = 656 })), "row bytes 656"},
-		{"gather no slots", k.GatherSlots(s, layout.FP8Row656,
+		{"gather no slots", GatherSlots(k, s, layout.FP8Row656,
 			with(someSlots(), func(a *GatherSlotsArgs) { a.Source.Slots = 0 })), "slots is not given"},
-		{"raw to block", k.RawToBlockSlots(s, with(someSlots(), func(a *GatherSlotsArgs) { a.RowBytes = 656 })), ""},
-		{"pages", k.GatherPages(s, layout.FP8Row576, with(somePages(), func(*GatherPagesArgs) {})), ""},
-		{"raw to block pages", k.RawToBlockPages(s,
+		{"raw to block", RawToBlockSlots(k, s, with(someSlots(), func(a *GatherSlotsArgs) { a.RowBytes = 656 })), ""},
+		{"pages", GatherPages(k, s, layout.FP8Row576, with(somePages(), func(*GatherPagesArgs) {})), ""},
+		{"raw to block pages", RawToBlockPages(k, s,
 			with(somePages(), func(a *GatherPagesArgs) { a.Source.Requests = -1 })), "requests -1"},
-		{"index keys", k.WriteIndexKeys(s, with(someKeys(), func(*WriteIndexKeyArgs) {})), ""},
-		{"index keys without norm", k.WriteIndexKeys(s,
+		{"index keys", WriteIndexKeys(k, s, with(someKeys(), func(*WriteIndexKeyArgs) {})), ""},
+		{"index keys without norm", WriteIndexKeys(k, s,
 			with(someKeys(), func(a *WriteIndexKeyArgs) { a.Gamma, a.Beta, a.Epsilon = 0, 0, 0 })), ""},
-		{"epsilon", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Epsilon = 0 })), "epsilon"},
-		{"rope at 32", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.RopeAt = 32 })),
+		{"epsilon", WriteIndexKeys(k, s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Epsilon = 0 })), "epsilon"},
+		{"rope at 32", WriteIndexKeys(k, s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.RopeAt = 32 })),
 			"start at 32"},
-		{"hadamard 2", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.Hadamard = 2 })),
+		{"hadamard 2", WriteIndexKeys(k, s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.Hadamard = 2 })),
 			"hadamard is 2"},
-		{"queries", k.PrepareIndexQueries(s, with(someQueries(), func(*IndexQueryArgs) {})), ""},
-		{"padding below heads", k.PrepareIndexQueries(s,
+		{"queries", PrepareIndexQueries(k, s, with(someQueries(), func(*IndexQueryArgs) {})), ""},
+		{"padding below heads", PrepareIndexQueries(k, s,
 			with(someQueries(), func(a *IndexQueryArgs) { a.PaddedHeads = 32 })), "padded heads 32"},
-		{"v4", k.WriteV4(s, with(someV4(), func(*WriteV4Args) {})), ""},
-		{"v4 gather", k.GatherV4Slots(s, with(someSlots(), func(*GatherSlotsArgs) {})), ""},
-		{"v4 gather pages", k.gatherV4Pages(s, with(somePages(), func(a *GatherPagesArgs) { a.RowBytes = 1000 })),
+		{"v4", WriteV4(k, s, with(someV4(), func(*WriteV4Args) {})), ""},
+		{"v4 gather", GatherV4Slots(k, s, with(someSlots(), func(*GatherSlotsArgs) {})), ""},
+		{"v4 gather pages", gatherV4Pages(k, s, with(somePages(), func(a *GatherPagesArgs) { a.RowBytes = 1000 })),
 			"row bytes 1000"},
-		{"combine", k.CombineV4(s, with(someCombine(), func(*CombineV4Args) {})), ""},
-		{"combine stride", k.CombineV4(s, with(someCombine(), func(a *CombineV4Args) { a.ExtraStride = 100 })),
+		{"combine", CombineV4(k, s, with(someCombine(), func(*CombineV4Args) {})), ""},
+		{"combine stride", CombineV4(k, s, with(someCombine(), func(a *CombineV4Args) { a.ExtraStride = 100 })),
 			"extra stride 100"},
-		{"top-k", k.SelectTopK(s, with(someTopK(), func(*TopKArgs) {})), ""},
-		{"kept without via", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Kept = somewhere })),
+		{"top-k", SelectTopK(k, s, with(someTopK(), func(*TopKArgs) {})), ""},
+		{"kept without via", SelectTopK(k, s, with(someTopK(), func(a *TopKArgs) { a.Kept = somewhere })),
 			"kept at 0x100000 and via at 0x0"},
-		{"negative columns", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Columns = -1 })), "columns -1"},
-		{"top-k too large", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.K = 2049 })), "top-k is 2049"},
-		{"top-k transform", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform = 3 })), "transform 3"},
+		{"negative columns", SelectTopK(k, s, with(someTopK(), func(a *TopKArgs) { a.Columns = -1 })), "columns -1"},
+		{"top-k too large", SelectTopK(k, s, with(someTopK(), func(a *TopKArgs) { a.K = 2049 })), "top-k is 2049"},
+		{"top-k transform", SelectTopK(k, s, with(someTopK(), func(a *TopKArgs) { a.Transform = 3 })), "transform 3"},
 		{"top-k ragged without offsets",
-			k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform, a.Offsets = int32(TopKRagged), 0 })),
+			SelectTopK(k, s, with(someTopK(), func(a *TopKArgs) { a.Transform, a.Offsets = int32(TopKRagged), 0 })),
 			"offsets is not given"},
-		{"pick", k.PickRows(s, with(somePick(), func(*PickArgs) {})), ""},
-		{"pick f16 into f16", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.OutType = ElementF16 })),
+		{"pick", PickRows(k, s, with(somePick(), func(*PickArgs) {})), ""},
+		{"pick f16 into f16", PickRows(k, s, with(somePick(), func(a *PickArgs) { a.OutType = ElementF16 })),
 			"out has element type 2"},
-		{"pick stride", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.TableStride = 7 })), "table stride 7"},
-		{"pick no ids", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.IDs = 0 })), "ids is not given"},
-		{"put", k.PutRows(s, with(somePut(), func(*PutArgs) {})), ""},
-		{"put f16", k.PutRows(s, with(somePut(), func(a *PutArgs) { a.XType = ElementF16 })), "x has element type 2"},
-		{"put nowhere", k.PutRows(s, with(somePut(), func(a *PutArgs) { a.Places = 0 })), "places is not given"},
-		{"mix", k.HyperMix(s, with(someMix(), func(*HyperMixArgs) {})), ""},
-		{"collapse", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) {
+		{"pick stride", PickRows(k, s, with(somePick(), func(a *PickArgs) { a.TableStride = 7 })), "table stride 7"},
+		{"pick no ids", PickRows(k, s, with(somePick(), func(a *PickArgs) { a.IDs = 0 })), "ids is not given"},
+		{"put", PutRows(k, s, with(somePut(), func(*PutArgs) {})), ""},
+		{"put f16", PutRows(k, s, with(somePut(), func(a *PutArgs) { a.XType = ElementF16 })), "x has element type 2"},
+		{"put nowhere", PutRows(k, s, with(somePut(), func(a *PutArgs) { a.Places = 0 })), "places is not given"},
+		{"mix", HyperMix(k, s, with(someMix(), func(*HyperMixArgs) {})), ""},
+		{"collapse", HyperMix(k, s, with(someMix(), func(a *HyperMixArgs) {
 			a.Post, a.Comb, a.MixStride = 0, 0, 4
 		})), ""},
-		{"mix 17 streams", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.Streams = 17 })), "17 streams"},
-		{"mix too narrow", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.MixStride = 23 })),
+		{"mix 17 streams", HyperMix(k, s, with(someMix(), func(a *HyperMixArgs) { a.Streams = 17 })), "17 streams"},
+		{"mix too narrow", HyperMix(k, s, with(someMix(), func(a *HyperMixArgs) { a.MixStride = 23 })),
 			"mix stride 23"},
-		{"mix without post", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.Post = 0 })),
+		{"mix without post", HyperMix(k, s, with(someMix(), func(a *HyperMixArgs) { a.Post = 0 })),
 			"comb is given without post"},
-		{"post", k.HyperPost(s, with(somePost(), func(*HyperPostArgs) {})), ""},
-		{"post strides", k.HyperPost(s, with(somePost(), func(a *HyperPostArgs) { a.XStride = 31 })), "x stride 31"},
-		{"post of nothing", k.HyperPost(s, with(somePost(), func(a *HyperPostArgs) { a.Rows = 0 })), "no launch"},
-		{"head norm", k.HeadNorm(s, with(someHeads(), func(*HeadNormArgs) {})), ""},
-		{"head norm of too many", k.HeadNorm(s, with(someHeads(), func(a *HeadNormArgs) {
+		{"post", HyperPost(k, s, with(somePost(), func(*HyperPostArgs) {})), ""},
+		{"post strides", HyperPost(k, s, with(somePost(), func(a *HyperPostArgs) { a.XStride = 31 })), "x stride 31"},
+		{"post of nothing", HyperPost(k, s, with(somePost(), func(a *HyperPostArgs) { a.Rows = 0 })), "no launch"},
+		{"head norm", HeadNorm(k, s, with(someHeads(), func(*HeadNormArgs) {})), ""},
+		{"head norm of too many", HeadNorm(k, s, with(someHeads(), func(a *HeadNormArgs) {
 			a.Rows, a.Heads, a.XStride = math.MaxInt32, 128, 1<<16
 		})), "heads in all"},
-		{"compress", k.CompressGroups(s, with(someCompress(), func(*CompressArgs) {})), ""},
-		{"compress state", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.StateStride = 1024 })),
+		{"compress", CompressGroups(k, s, with(someCompress(), func(*CompressArgs) {})), ""},
+		{"compress state", CompressGroups(k, s, with(someCompress(), func(a *CompressArgs) { a.StateStride = 1024 })),
 			"state stride 1024"},
-		{"tally", k.TallyChoices(s, with(someTally(), func(*TallyArgs) {})), ""},
-		{"tally nothing", k.TallyChoices(s, with(someTally(), func(a *TallyArgs) { a.Experts = 0 })), "experts"},
-		{"tally overlapping", k.TallyChoices(s, with(someTally(), func(a *TallyArgs) { a.IDStride = 5 })), "id stride"},
-		{"tally nowhere", k.TallyChoices(s, with(someTally(), func(a *TallyArgs) { a.Counts = 0 })),
+		{"tally", TallyChoices(k, s, with(someTally(), func(*TallyArgs) {})), ""},
+		{"tally nothing", TallyChoices(k, s, with(someTally(), func(a *TallyArgs) { a.Experts = 0 })), "experts"},
+		{"tally overlapping", TallyChoices(k, s, with(someTally(), func(a *TallyArgs) { a.IDStride = 5 })),
+			"id stride"},
+		{"tally nowhere", TallyChoices(k, s, with(someTally(), func(a *TallyArgs) { a.Counts = 0 })),
 			"counts is not given"},
-		{"compress thirds", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.Halves = 3 })),
+		{"compress thirds", CompressGroups(k, s, with(someCompress(), func(a *CompressArgs) { a.Halves = 3 })),
 			"halves is 3"},
-		{"selected scores", k.SelectedScores(s, with(someSelected(), func(*SelectedScoresArgs) {})), ""},
-		{"selected scores of no scores", k.SelectedScores(s, with(someSelected(), func(a *SelectedScoresArgs) {
+		{"selected scores", SelectedScores(k, s, with(someSelected(), func(*SelectedScoresArgs) {})), ""},
+		{"selected scores of no scores", SelectedScores(k, s, with(someSelected(), func(a *SelectedScoresArgs) {
 			a.Scores, a.Keys, a.Stride = 0, 0, 0
 		})), ""},
-		{"selected scores nowhere", k.SelectedScores(s, with(someSelected(), func(a *SelectedScoresArgs) {
+		{"selected scores nowhere", SelectedScores(k, s, with(someSelected(), func(a *SelectedScoresArgs) {
 			a.Out = 0
 		})), "out is not given"},
-		{"angles", k.ComputeAngles(s, with(someAngles(), func(*AnglesArgs) {})), ""},
-		{"angles without frequencies", k.ComputeAngles(s, with(someAngles(), func(a *AnglesArgs) { a.Count = 0 })),
+		{"angles", ComputeAngles(k, s, with(someAngles(), func(*AnglesArgs) {})), ""},
+		{"angles without frequencies", ComputeAngles(k, s, with(someAngles(), func(a *AnglesArgs) { a.Count = 0 })),
 			"count 0"},
-		{"rotate", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(), func(*RotateArgs) {})}), ""},
-		{"rotate beyond the head", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(),
+		{"rotate", Turn(k, s, &TurnArgs{Rotate: *with(someRotate(), func(*RotateArgs) {})}), ""},
+		{"rotate beyond the head", Turn(k, s, &TurnArgs{Rotate: *with(someRotate(),
 			func(a *RotateArgs) { a.Offset = 129 })}),
 			"columns 129 to 193"},
-		{"rotate an odd number", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(), func(a *RotateArgs) { a.Rope = 63 })}),
+		{"rotate an odd number", Turn(k, s, &TurnArgs{Rotate: *with(someRotate(),
+			func(a *RotateArgs) { a.Rope = 63 })}),
 			"even number"},
-		{"rotate into heads too short", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(), func(a *RotateArgs) {
+		{"rotate into heads too short", Turn(k, s, &TurnArgs{Rotate: *with(someRotate(), func(a *RotateArgs) {
 			a.Copy, a.CopyStride, a.CopyDim, a.CopyOffset = somewhere, 256, 128, 65
 		})}), "columns 65 to 129 are outside the heads of 128 columns of the copy"},
-		{"rotate and locate", k.Turn(s, &TurnArgs{Rotate: someRotate(), Locate: LocateArgs{Rows: 1, Columns: 1,
+		{"rotate and locate", Turn(k, s, &TurnArgs{Rotate: someRotate(), Locate: LocateArgs{Rows: 1, Columns: 1,
 			Out: somewhere}}), "positions is not given"},
-		{"gate and quantise", k.GateQuantise(s, with(someGateQuantise(), func(*GateQuantiseArgs) {})), ""},
-		{"gate and quantise nowhere", k.GateQuantise(s, with(someGateQuantise(), func(a *GateQuantiseArgs) {
+		{"gate and quantise", GateQuantise(k, s, with(someGateQuantise(), func(*GateQuantiseArgs) {})), ""},
+		{"gate and quantise nowhere", GateQuantise(k, s, with(someGateQuantise(), func(a *GateQuantiseArgs) {
 			a.Codes = 0
 		})), "codes is not given"},
-		{"gate and quantise between pieces", k.GateQuantise(s, with(someGateQuantise(), func(a *GateQuantiseArgs) {
+		{"gate and quantise between pieces", GateQuantise(k, s, with(someGateQuantise(), func(a *GateQuantiseArgs) {
 			a.UpStride = 129
 		})), "up stride 129"},
-		{"route other experts", k.RouteAndPrepare(s, ExpertShape{}, &RouteExpertsArgs{Route: someRoute(),
+		{"route other experts", RouteAndPrepare(k, s, ExpertShape{}, &RouteExpertsArgs{Route: someRoute(),
 			Arrived: somewhere}), "5 rows of 8 choices among 256 experts were routed, but 0 rows of 0 choices among " +
 			"0 are run"},
-		{"low rank", k.MultiplyLowRank(s, with(someLowRank(), func(*LowRankArgs) {})), ""},
-		{"low rank of long rows", k.MultiplyLowRank(s, with(someLowRank(), func(a *LowRankArgs) {
+		{"low rank", MultiplyLowRank(k, s, with(someLowRank(), func(*LowRankArgs) {})), ""},
+		{"low rank of long rows", MultiplyLowRank(k, s, with(someLowRank(), func(a *LowRankArgs) {
 			a.K, a.WeightStride, a.InputStride = 520, 520, 520
 		})), "k is 520, want at most 512"},
-		{"low rank between pieces", k.MultiplyLowRank(s, with(someLowRank(), func(a *LowRankArgs) {
+		{"low rank between pieces", MultiplyLowRank(k, s, with(someLowRank(), func(a *LowRankArgs) {
 			a.InputStride = 260
 		})), "input stride 260"},
-		{"gate", k.GateRows(s, with(someGate(), func(*GateArgs) {})), ""},
-		{"gate limit", k.GateRows(s, with(someGate(), func(a *GateArgs) { a.Limit = -1 })), "limit -1"},
-		{"route", k.RouteExperts(s, with(someRoute(), func(*RouteArgs) {})), ""},
-		{"route groups", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Groups = 3 })),
+		{"gate", GateRows(k, s, with(someGate(), func(*GateArgs) {})), ""},
+		{"gate limit", GateRows(k, s, with(someGate(), func(a *GateArgs) { a.Limit = -1 })), "limit -1"},
+		{"route", RouteExperts(k, s, with(someRoute(), func(*RouteArgs) {})), ""},
+		{"route groups", RouteExperts(k, s, with(someRoute(), func(a *RouteArgs) { a.Groups = 3 })),
 			"256 experts in 3 groups"},
-		{"route by table", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) {
+		{"route by table", RouteExperts(k, s, with(someRoute(), func(a *RouteArgs) {
 			a.Bias, a.Table, a.Tokens, a.TableStride, a.TokenStride, a.TableRows = 0, somewhere, somewhere, 8, 1, 9
 		})), ""},
-		{"route by a narrow table", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) {
+		{"route by a narrow table", RouteExperts(k, s, with(someRoute(), func(a *RouteArgs) {
 			a.Table, a.Tokens, a.TableStride, a.TokenStride, a.TableRows = somewhere, somewhere, 7, 1, 9
 		})), "table stride 7"},
-		{"route top", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Top = 33 })), "the best 33"},
-		{"candidates", k.FindCandidates(s, with(someCandidates(), func(*CandidatesArgs) {})), ""},
-		{"65 candidates", k.FindCandidates(s, with(someCandidates(), func(a *CandidatesArgs) { a.Best = 65 })),
+		{"route top", RouteExperts(k, s, with(someRoute(), func(a *RouteArgs) { a.Top = 33 })), "the best 33"},
+		{"candidates", FindCandidates(k, s, with(someCandidates(), func(*CandidatesArgs) {})), ""},
+		{"65 candidates", FindCandidates(k, s, with(someCandidates(), func(a *CandidatesArgs) { a.Best = 65 })),
 			"best 65"},
-		{"candidates of too few", k.FindCandidates(s, with(someCandidates(),
+		{"candidates of too few", FindCandidates(k, s, with(someCandidates(),
 			func(a *CandidatesArgs) { a.Columns = 3 })), "best 5 of 3"},
-		{"sample", k.SampleRows(s, with(someSample(), func(*SampleArgs) {})), ""},
-		{"accept", k.AcceptDrafts(s, with(someAccept(), func(*AcceptArgs) {})), ""},
-		{"accept without words", k.AcceptDrafts(s, with(someAccept(), func(a *AcceptArgs) { a.Words = 0 })), "words"},
-		{"accept fewer drafts than none", k.AcceptDrafts(s, with(someAccept(), func(a *AcceptArgs) { a.Most = -1 })),
+		{"sample", SampleRows(k, s, with(someSample(), func(*SampleArgs) {})), ""},
+		{"accept", AcceptDrafts(k, s, with(someAccept(), func(*AcceptArgs) {})), ""},
+		{"accept without words", AcceptDrafts(k, s, with(someAccept(), func(a *AcceptArgs) { a.Words = 0 })), "words"},
+		{"accept fewer drafts than none", AcceptDrafts(k, s, with(someAccept(), func(a *AcceptArgs) { a.Most = -1 })),
 			"drafts"},
-		{"sample of too many", k.SampleRows(s, with(someSample(),
+		{"sample of too many", SampleRows(k, s, with(someSample(),
 			func(a *SampleArgs) { a.Columns, a.Stride = 262145, 262145 })), "262145 columns"},
-		{"sample by odd words", k.SampleRows(s, with(someSample(), func(a *SampleArgs) { a.Draws += 4 })), "draws"},
-		{"pack", k.PackExpert(s, someShape, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
-		{"pack expert 2", k.PackExpert(s, someShape, 2, someMatrix, someMatrix, someMatrix, somePacked),
+		{"sample by odd words", SampleRows(k, s, with(someSample(), func(a *SampleArgs) { a.Draws += 4 })), "draws"},
+		{"pack", PackExpert(k, s, someShape, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
+		{"pack expert 2", PackExpert(k, s, someShape, 2, someMatrix, someMatrix, someMatrix, somePacked),
 			"expert 2 was given, want one below 2"},
-		{"pack an odd size", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 40, Inner: 32}, 0, someMatrix,
+		{"pack an odd size", PackExpert(k, s, ExpertShape{Experts: 2, Hidden: 40, Inner: 32}, 0, someMatrix,
 			someMatrix, someMatrix, somePacked),
 			"32 x 40"},
-		{"pack e2m1", k.PackExpert(s, somePacked4, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
-		{"pack folded e2m1", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 32, Inner: 32, E2M1: true}, 1, someMatrix,
+		{"pack e2m1", PackExpert(k, s, somePacked4, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
+		{"pack folded e2m1", PackExpert(k, s, ExpertShape{Experts: 2, Hidden: 32, Inner: 32, E2M1: true}, 1, someMatrix,
 			someMatrix, someMatrix, somePacked), ""},
-		{"pack e2m1 of 48", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 48, Inner: 32, BF16: true, E2M1: true}, 1,
+		{"pack e2m1 of 48", PackExpert(k, s, ExpertShape{Experts: 2, Hidden: 48, Inner: 32, BF16: true, E2M1: true}, 1,
 			someMatrix, someMatrix, someMatrix, somePacked), "multiples of 32"},
-		{"pack strides", k.PackExpert(s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,
+		{"pack strides", PackExpert(k, s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,
 			somePacked), "want equal strides for both"},
-		{"draw", k.DrawValues(s, with(someDraw(), func(*DrawArgs) {})), ""},
-		{"draw odd columns", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Columns = 7 })), "columns 7"},
-		{"draw f16", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Type = ElementF16 })), "element type is 2"},
-		{"draw too much", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Rows = 1 << 40 })), "want at most"},
-		{"widen", k.WidenWeight(s, with(someWiden(), func(*WidenArgs) {})), ""},
-		{"widen into nothing", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.Out = 0 })), "no output"},
-		{"widen scales", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.ScaleStride = 1 })),
+		{"draw", DrawValues(k, s, with(someDraw(), func(*DrawArgs) {})), ""},
+		{"draw odd columns", DrawValues(k, s, with(someDraw(), func(a *DrawArgs) { a.Columns = 7 })), "columns 7"},
+		{"draw f16", DrawValues(k, s, with(someDraw(), func(a *DrawArgs) { a.Type = ElementF16 })),
+			"element type is 2"},
+		{"draw too much", DrawValues(k, s, with(someDraw(), func(a *DrawArgs) { a.Rows = 1 << 40 })), "want at most"},
+		{"widen", WidenWeight(k, s, with(someWiden(), func(*WidenArgs) {})), ""},
+		{"widen into nothing", WidenWeight(k, s, with(someWiden(), func(a *WidenArgs) { a.Out = 0 })), "no output"},
+		{"widen scales", WidenWeight(k, s, with(someWiden(), func(a *WidenArgs) { a.ScaleStride = 1 })),
 			"scale stride is 1, too small for 300 columns"},
-		{"widen and turn", k.WidenWeight(s,
+		{"widen and turn", WidenWeight(k, s,
 			with(someWiden(), func(a *WidenArgs) { a.Turned, a.TurnedStride = somewhere, 4 })), "turned stride 4"},
-		{"paged scores of 5 rows", k.ScorePaged(s, 64, &IndexPagedArgs{NextN: 5}), "5 query rows"},
+		{"paged scores of 5 rows", ScorePaged(k, s, 64, &IndexPagedArgs{NextN: 5}), "5 query rows"},
 	} {
 		switch c.says {
 		case "no launch":
@@ -435,7 +438,7 @@ func TestAllReduceArgumentsAreChecked(t *testing.T) {
 	good := AllReduceArgs{X: somewhere, State: somewhere, Half: 4096, Bytes: 4096, Timeout: 1e9, Type: ElementBF16,
 		Rank: 1, Ranks: 2, Staging: [MaxRanks]Ptr{somewhere, somewhere}, Flags: [MaxRanks]Ptr{somewhere, somewhere}}
 	k := &Kernels{}
-	if err := k.AllReduce(&Stream{}, &good); !errors.Is(err, image.ErrUnknown) || good.Blocks != 1 {
+	if err := AllReduce(k, &Stream{}, &good); !errors.Is(err, image.ErrUnknown) || good.Blocks != 1 {
 		t.Errorf("good arguments: %v, %d blocks", err, good.Blocks)
 	}
 	for says, change := range map[string]func(*AllReduceArgs){
@@ -451,7 +454,7 @@ func TestAllReduceArgumentsAreChecked(t *testing.T) {
 	} {
 		a := good
 		change(&a)
-		if err := k.AllReduce(&Stream{}, &a); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), says) {
+		if err := AllReduce(k, &Stream{}, &a); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want an argument error that says %q", err, says)
 		}
 	}
@@ -477,13 +480,13 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 	} {
 		a := gather
 		change(&a)
-		if err := k.GatherRanks(&Stream{}, &a); !launchChecked(err, says) {
+		if err := GatherRanks(k, &Stream{}, &a); !launchChecked(err, says) {
 			t.Errorf("gather: got %v, want an argument error that says %q", err, says)
 		}
 	}
 	words := gather
 	words.RowBytes, words.XStride, words.Out = 20, 36, somewhere+4
-	if err := k.GatherRanks(&Stream{}, &words); !launchChecked(err, "") || words.Unit != 4 {
+	if err := GatherRanks(k, &Stream{}, &words); !launchChecked(err, "") || words.Unit != 4 {
 		t.Errorf("rows of 20 bytes in units of %d: %v", words.Unit, err)
 	}
 	for says, change := range map[string]func(*ReduceScatterArgs){
@@ -496,7 +499,7 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 	} {
 		a := scatter
 		change(&a)
-		if err := k.ReduceScatter(&Stream{}, &a); !launchChecked(err, says) {
+		if err := ReduceScatter(k, &Stream{}, &a); !launchChecked(err, says) {
 			t.Errorf("scatter: got %v, want an argument error that says %q", err, says)
 		}
 	}

@@ -16,7 +16,7 @@ type StoreLatentArgs struct {
 
 // StoreLatent does the work of WriteMain, WriteIndexKeys and PrepareIndexQueries in one launch. Parts without tokens
 // are skipped. The launch must not write the keys and queries that it reads.
-func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) error {
+func StoreLatent(k *Kernels, s *Stream, kind layout.Kind, a *StoreLatentArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ type TurnArgs struct {
 }
 
 // Turn applies RoPE to a part of every head and runs Locate in one launch.
-func (k *Kernels) Turn(s *Stream, a *TurnArgs) error {
+func Turn(k *Kernels, s *Stream, a *TurnArgs) error {
 	c := checks{kernel: "turn_and_locate"}
 	a.Rotate.check(&c)
 	a.PairBlocks = int32(a.Rotate.blocks())

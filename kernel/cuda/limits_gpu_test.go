@@ -83,7 +83,7 @@ func TestGPULimits(t *testing.T) {
 		in, codes := take(int64(2*len(x))), take(int64(len(x)))
 		scales := take(int64(4 * rows * columns / 128))
 		check(t, s.CopyToDevice(in, bytesOf(x)))
-		check(t, k.QuantiseRows(s, &QuantiseRowsArgs{X: in, Codes: codes, Scales: scales, XStride: int64(columns),
+		check(t, QuantiseRows(k, s, &QuantiseRowsArgs{X: in, Codes: codes, Scales: scales, XStride: int64(columns),
 			CodeStride: int64(columns), ScaleStride: int64(rows), Rows: rows, Columns: columns}))
 		out := make([]byte, len(x))
 		check(t, s.CopyToHost(out, codes))

@@ -156,7 +156,7 @@ const (
 
 // Convolve computes causal convolutions over the rows of each sequence and stores the last three rows. The choice of
 // the kernel does not change the bits of results.
-func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
+func Convolve(k *Kernels, s *Stream, a *ConvolveArgs) error {
 	c := checks{kernel: "convolve_few"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
 	c.memory("x", a.X, 8)
@@ -190,7 +190,7 @@ func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 
 // Delta computes the gated delta rule in its recurrent form. The choice of the kernel does not change the bits of
 // results.
-func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
+func Delta(k *Kernels, s *Stream, a *DeltaArgs) error {
 	c := checks{kernel: "delta_rule"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
 	c.positive("heads", a.Heads)
@@ -222,7 +222,7 @@ func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 	if c.err != nil {
 		return c.err
 	}
-	if err := k.delta(s, c.kernel, 2*uint32(a.Heads), a); err != nil || a.Of.Held == 0 {
+	if err := delta(k, s, c.kernel, 2*uint32(a.Heads), a); err != nil || a.Of.Held == 0 {
 		return err
 	}
 	c.kernel = "delta_hold"
@@ -230,7 +230,7 @@ func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 }
 
 // delta launches a kernel of the delta rule, with its own number of threads, for blocks of every sequence.
-func (k *Kernels) delta(s *Stream, kernel string, blocks uint32, a *DeltaArgs) error {
+func delta(k *Kernels, s *Stream, kernel string, blocks uint32, a *DeltaArgs) error {
 	fn, err := k.Function(kernel)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (k *Kernels) delta(s *Stream, kernel string, blocks uint32, a *DeltaArgs) e
 }
 
 // GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
-func (k *Kernels) GatedNorm(s *Stream, a *GatedNormArgs) error {
+func GatedNorm(k *Kernels, s *Stream, a *GatedNormArgs) error {
 	c := checks{kernel: "gated_norm"}
 	c.positive("heads", a.Heads)
 	c.positive("columns", a.Columns)
@@ -262,7 +262,7 @@ func (k *Kernels) GatedNorm(s *Stream, a *GatedNormArgs) error {
 }
 
 // LayerNorm computes LayerNorm of every row.
-func (k *Kernels) LayerNorm(s *Stream, a *LayerNormArgs) error {
+func LayerNorm(k *Kernels, s *Stream, a *LayerNormArgs) error {
 	c := checks{kernel: "layer_norm_rows"}
 	c.positive("columns", a.Columns)
 	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Columns)
@@ -274,7 +274,7 @@ func (k *Kernels) LayerNorm(s *Stream, a *LayerNormArgs) error {
 }
 
 // MeanStreams computes the mean of residual streams.
-func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
+func MeanStreams(k *Kernels, s *Stream, a *MeanStreamsArgs) error {
 	c := checks{kernel: "mean_streams"}
 	c.streams(a.Streams, a.Hidden)
 	c.memory("x", a.X, 2)
@@ -287,7 +287,7 @@ func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
 
 // SpreadPools converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a
 // token beyond the page table, sets faultPosition.
-func (k *Kernels) SpreadPools(s *Stream, a *SpreadPoolsArgs) error {
+func SpreadPools(k *Kernels, s *Stream, a *SpreadPoolsArgs) error {
 	c := checks{kernel: "spread_pools"}
 	for _, t := range [...]struct {
 		name string

@@ -26,7 +26,7 @@ func LowRankFits(k int32) bool { return k <= mostRank && k%8 == 0 }
 // MultiplyLowRank adds Input * Weight transposed to Out. The result of a row does not depend on other rows. With
 // Stream.SetOverlap the kernel may read the weight before the previous kernel has ended, so the previous kernel must
 // not write the weight.
-func (k *Kernels) MultiplyLowRank(s *Stream, a *LowRankArgs) error {
+func MultiplyLowRank(k *Kernels, s *Stream, a *LowRankArgs) error {
 	c, perSM := checks{kernel: "low_rank_512"}, int32(1) // blocks per SM, limited by registers
 	switch {
 	case a.K <= 64:

@@ -131,15 +131,3 @@ func (f *Function) allowShared(bytes int) error {
 	f.dynamic = bytes
 	return nil
 }
-
-// blocksPerSM returns the number of blocks of the given size that can be resident on one SM at the same time.
-func (f *Function) blocksPerSM(threads, dynamicShared int) (int, error) {
-	fr := frames.Get().(*frame)
-	defer frames.Put(fr)
-	fr.out[0] = 0
-	if err := f.device.do(fr, cuOccupancyMaxActiveBlocksPerMultiprocessor, fr.slot(0), f.handle, uintptr(threads),
-		uintptr(dynamicShared)); err != nil {
-		return 0, fmt.Errorf("cuda: kernel %s: occupancy: %w", f.name, err)
-	}
-	return int(int32(fr.out[0])), nil
-}

@@ -15,7 +15,7 @@ type MoveArgs struct {
 
 // MoveRows copies rows, or adds them to other rows, rounded once to the type of the output. If the two types are equal,
 // a copy is bitwise exact, so f32 can be used for any type of four bytes and bf16 for any type of two bytes.
-func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
+func MoveRows(k *Kernels, s *Stream, a *MoveArgs) error {
 	c := checks{kernel: "move_rows"}
 	c.positive("columns", a.Columns)
 	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Columns)

@@ -92,14 +92,14 @@ func (a *ExchangeArgs) check(c *checks) {
 
 // PostRows looks up the indices of chosen experts and passes rows to the host's workers. WaitForHost waits for their
 // answer.
-func (k *Kernels) PostRows(s *Stream, a *ExchangeArgs) error {
+func PostRows(k *Kernels, s *Stream, a *ExchangeArgs) error {
 	c := checks{kernel: "offload_post"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(a.Rows)}, a)
 }
 
 // WaitForHost waits on the device until the workers have answered the latest PostRows.
-func (k *Kernels) WaitForHost(s *Stream, a *ExchangeArgs) error {
+func WaitForHost(k *Kernels, s *Stream, a *ExchangeArgs) error {
 	c := checks{kernel: "offload_wait"}
 	a.check(&c)
 	if c.err != nil || a.Rows == 0 {
@@ -113,14 +113,14 @@ func (k *Kernels) WaitForHost(s *Stream, a *ExchangeArgs) error {
 }
 
 // TakeResults copies the results of the host's experts to the rows of their choices in Results.
-func (k *Kernels) TakeResults(s *Stream, a *ExchangeArgs) error {
+func TakeResults(k *Kernels, s *Stream, a *ExchangeArgs) error {
 	c := checks{kernel: "offload_take"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(a.Rows) * uint32(max(a.Top, 0))}, a)
 }
 
 // LookUpPlaces looks up the indices of chosen experts among the packed experts.
-func (k *Kernels) LookUpPlaces(s *Stream, a *PlacesArgs) error {
+func LookUpPlaces(k *Kernels, s *Stream, a *PlacesArgs) error {
 	c := checks{kernel: "offload_places"}
 	c.memory("ids", a.IDs, 4)
 	c.memory("table", a.Table, 4)
@@ -137,7 +137,7 @@ func (k *Kernels) LookUpPlaces(s *Stream, a *PlacesArgs) error {
 }
 
 // FetchExperts copies the packed experts that rows have chosen to the device.
-func (k *Kernels) FetchExperts(s *Stream, a *FetchArgs) error {
+func FetchExperts(k *Kernels, s *Stream, a *FetchArgs) error {
 	c := checks{kernel: "offload_fetch"}
 	c.memory("places", a.Places, 4)
 	c.count("pairs", a.Pairs)

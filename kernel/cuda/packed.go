@@ -134,7 +134,7 @@ func (f PackedFormat) check(c *checks) {
 }
 
 // PackWeight packs a matrix, or gate and up, each of Rows x Columns.
-func (k *Kernels) PackWeight(s *Stream, f PackedFormat, a *PackPackedArgs) error {
+func PackWeight(k *Kernels, s *Stream, f PackedFormat, a *PackPackedArgs) error {
 	c := checks{kernel: "sparrow_packed_pack_" + string(f)}
 	f.check(&c)
 	c.positive("rows", a.Rows)
@@ -264,12 +264,12 @@ func (x *PackedProduct) sumBytes(n int32) int64 {
 }
 
 // MultiplyPacked launches a product with a packed matrix.
-func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
-	return k.multiplyPackedBy(s, x, x.tokens())
+func MultiplyPacked(k *Kernels, s *Stream, x *PackedProduct) error {
+	return multiplyPackedBy(k, s, x, x.tokens())
 }
 
 // multiplyPackedBy launches the kernel for groups of n rows.
-func (k *Kernels) multiplyPackedBy(s *Stream, x *PackedProduct, n int32) error {
+func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	c := checks{kernel: "packed product"}
 	x.Format.check(&c)
 	c.positive("rows", x.Rows)
@@ -312,13 +312,13 @@ func (k *Kernels) multiplyPackedBy(s *Stream, x *PackedProduct, n int32) error {
 		return c.err
 	}
 	if n == packedPair {
-		return k.runPair(s, x, &a)
+		return runPair(k, s, x, &a)
 	}
-	return k.runPacked(s, x.Format.kernel(n), 2*items, &a)
+	return runPacked(k, s, x.Format.kernel(n), 2*items, &a)
 }
 
 // runPair launches a product by pairs of blocks, with at most one pair for two SMs.
-func (k *Kernels) runPair(s *Stream, x *PackedProduct, a *PackedArgs) error {
+func runPair(k *Kernels, s *Stream, x *PackedProduct, a *PackedArgs) error {
 	fn, err := k.Function(x.Format.kernel(packedPair))
 	if err != nil {
 		return err
@@ -366,7 +366,7 @@ func packedGroup(e ExpertShape, rows, top int32) int32 {
 const packedWideMean = 192
 
 // multiplyPacked runs gate and up, or down, of packed experts.
-func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down bool) error {
+func multiplyPacked(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs, down bool) error {
 	p := PackedArgs{Weights: a.GateUp, Factors: a.GateUpScales, X: a.X, Out: a.Inner, Order: a.Order, List: a.List,
 		Totals: a.Totals, XPitch: 2 * a.XStride, OutStride: int64(a.InnerPitch) / 2, XBytes: 2 * a.Hidden, Top: a.Top,
 		Tiles: a.InnerTiles, Units: ceilDiv(a.Hidden, packedFormats[e.Packed].columns), Parts: 1,
@@ -381,13 +381,13 @@ func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down 
 	}
 	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // an upper bound: every pair may be a group
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
-		return k.runPacked(s, f.kernel(packedFine), 4*items, &p)
+		return runPacked(k, s, f.kernel(packedFine), 4*items, &p)
 	}
-	return k.runPacked(s, f.kernel(tokens), 2*items, &p)
+	return runPacked(k, s, f.kernel(tokens), 2*items, &p)
 }
 
 // runPacked launches a product. items is the number of items of work; a tile has one, two or four of them.
-func (k *Kernels) runPacked(s *Stream, kernel string, items int64, a *PackedArgs) error {
+func runPacked(k *Kernels, s *Stream, kernel string, items int64, a *PackedArgs) error {
 	perSM := int32(1)
 	if fn, err := k.Function(kernel); err == nil && fn.attrs.MaxThreads <= packedThird {
 		perSM = 3

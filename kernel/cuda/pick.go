@@ -18,7 +18,7 @@ type PickArgs struct {
 }
 
 // PickRows copies rows of a table by number, rounding to the type of the output.
-func (k *Kernels) PickRows(s *Stream, a *PickArgs) error {
+func PickRows(k *Kernels, s *Stream, a *PickArgs) error {
 	c := checks{kernel: "pick_rows"}
 	a.check(&c)
 	return runRows(k, s, &c, a.Rows, 1, a)
@@ -53,7 +53,7 @@ type PutArgs struct {
 
 // PutRows copies rows to positions by number, rounding to the type of the output. No two rows may have the same
 // position.
-func (k *Kernels) PutRows(s *Stream, a *PutArgs) error {
+func PutRows(k *Kernels, s *Stream, a *PutArgs) error {
 	c := checks{kernel: "put_rows"}
 	a.check(&c)
 	return runRows(k, s, &c, a.Rows, 1, a)

@@ -61,7 +61,7 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 }
 
 // portableExperts runs gate and up, or down, of a layer's experts.
-func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
+func portableExperts(k *Kernels, s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
 	name := "portable_experts_gate_up_"
 	if which.down {
 		name = "portable_experts_down_"
@@ -82,7 +82,7 @@ func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 
 // scoreGrid returns the grid of index scores. An item has a few query rows with their keys; if there are few items,
 // several blocks compute one item.
-func (k *Kernels) scoreGrid(items, keys int32) Dim {
+func scoreGrid(k *Kernels, items, keys int32) Dim {
 	const blockKeys, waves = 128, 4
 	share := min(ceilDiv(waves*int32(k.device.props.SMs), max(items, 1)), ceilDiv(keys, blockKeys), math.MaxUint16)
 	return Dim{X: uint32(items), Y: uint32(max(share, 1))}
@@ -116,7 +116,7 @@ var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_b
 
 // portableAttend computes sparse attention with one block for each 32 heads of a row and segment, and a kernel that
 // combines segments.
-func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
+func portableAttend(k *Kernels, s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	const heads, threads, combineThreads = 32, 512, 128
 	kernel := rows.kernel // without a portable kernel, the error names this kernel
 	if portable := portableSparse[kernel]; portable != "" {

@@ -55,7 +55,7 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 			x.Type, x.Rows, x.ScaleStride = kind, rows, 4096
 			call, err := x.Encode(d)
 			check(t, err)
-			check(t, k.Multiply(s, &call))
+			check(t, Multiply(k, s, &call))
 			if x.SumBytes(d) != 0 {
 				t.Error("portable products take memory for sums")
 			}
@@ -67,14 +67,14 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 		m := func(columns int64) Matrix {
 			return Matrix{Data: somewhere, Scales: somewhere, Stride: columns, ScaleStride: max(columns/32, 1)}
 		}
-		check(t, k.PackExpert(s, shape, 3, m(64), m(64), m(32), somePacked))
+		check(t, PackExpert(k, s, shape, 3, m(64), m(64), m(32), somePacked))
 		for _, rows := range []int32{1, 16, 17, 200} {
 			x := Experts{Shape: shape, Packed: somePacked, X: somewhere, Out: somewhere, IDs: somewhere,
 				Weights: somewhere, Scratch: somewhere, XStride: 64, OutStride: 64, IDStride: 8, WeightStride: 8,
 				Rows: rows, Top: 8}
 			a, err := x.Encode()
 			check(t, err)
-			check(t, k.RunExperts(s, shape, &a))
+			check(t, RunExperts(k, s, shape, &a))
 		}
 	}
 	for _, heads := range []int32{32, 64} {
@@ -82,30 +82,30 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 			KeyStart: somewhere, KeyEnd: somewhere, Scores: somewhere, Stride: 64, Rows: 5, KeyCount: 64, Heads: heads}
 		a, err := ragged.Encode(d)
 		check(t, err)
-		check(t, k.ScoreRagged(s, heads, &a))
+		check(t, ScoreRagged(k, s, heads, &a))
 		for next := int32(1); next <= 4; next++ {
 			paged := IndexPaged{Queries: somewhere, Cache: somewhere, PageBytes: layout.IndexPageBytes, Pages: 9,
 				Weights: somewhere, ContextLengths: somewhere, BlockTable: somewhere, Scores: somewhere, Stride: 512,
 				TableStride: 8, Requests: 3, NextN: next, Heads: heads, MaxContext: 512, MaxBlocks: 8}
 			a, err := paged.Encode(d)
 			check(t, err)
-			check(t, k.ScorePaged(s, heads, &a))
+			check(t, ScorePaged(k, s, heads, &a))
 		}
 	}
 	topk := someTopK()
-	check(t, k.SelectTopK(s, &topk))
-	if n := k.TopKScratch(1, 1<<20, 2048); n != 0 {
+	check(t, SelectTopK(k, s, &topk))
+	if n := TopKScratch(k, 1, 1<<20, 2048); n != 0 {
 		t.Errorf("portable selection takes scratch of %d entries", n)
 	}
 	for _, kind := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584} {
 		for _, segments := range []int32{1, 4} {
 			a := someSparse()
 			a.Segments, a.Partial, a.Stats = segments, somewhere, somewhere
-			check(t, k.SparseAttend(s, kind, &a))
-			check(t, k.SparseAttendFlat(s, &a))
+			check(t, SparseAttend(k, s, kind, &a))
+			check(t, SparseAttendFlat(k, s, &a))
 			if latentKernels[kind].kernel != "" {
 				a.Streams[1].Lens = somewhere
-				check(t, k.LatentAttend(s, kind, &a))
+				check(t, LatentAttend(k, s, kind, &a))
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 		x.QStride, x.KVStride, x.OutStride = int64(3*(x.Nope+64)), int64(3*(x.Nope+x.Values)), int64(3*x.Values)
 		a, err := x.Encode(d)
 		check(t, err)
-		check(t, k.DenseAttend(s, x.Nope, x.Values, &a))
+		check(t, DenseAttend(k, s, x.Nope, x.Values, &a))
 	}
 }
 

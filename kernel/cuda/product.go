@@ -273,7 +273,7 @@ func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, b
 
 // Multiply launches a product. With Stream.SetOverlap the kernel may read the weight and its scales before the previous
 // kernel has ended, so the previous kernel must not write them.
-func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
+func Multiply(k *Kernels, s *Stream, call *ProductCall) error {
 	fn, err := k.Function(call.kernel)
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
 	}
 	call, err := x.Encode(r.d)
 	check(r.t, err)
-	check(r.t, r.k.Multiply(r.s, &call))
+	check(r.t, Multiply(r.k, r.s, &call))
 	return r.download(x.Out, x.outBytes())
 }
 
@@ -264,7 +264,7 @@ func TestGPUBandsInOneLaunchHaveTheBitsOfEach(t *testing.T) {
 				x.Out = r.poisoned(int64(s[0]) * x.OutStride * 4)
 				call, err := x.Encode(r.d)
 				check(t, err)
-				check(t, r.k.Multiply(r.s, &call))
+				check(t, Multiply(r.k, r.s, &call))
 				return r.download(x.Out, int64(s[0])*x.OutStride*4)
 			}
 			all := run(x)
@@ -345,7 +345,7 @@ func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
 				}
 				call, err := x.encode(r.d, choice)
 				check(t, err)
-				check(t, r.k.Multiply(r.s, &call))
+				check(t, Multiply(r.k, r.s, &call))
 				sameBytes(t, fmt.Sprintf("%v %v, %d parts: %+v", typ, s, x.parts(), choice), r.download(x.Out,
 					x.outBytes()), want)
 				if typ == ProductBF16 || choice.sums {
@@ -358,7 +358,7 @@ func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
 				x.Factors, x.Out = upload(r, factors), r.poisoned(x.outBytes())
 				call, err = x.encode(r.d, choice)
 				check(t, err)
-				check(t, r.k.Multiply(r.s, &call))
+				check(t, Multiply(r.k, r.s, &call))
 				scaled := slices.Clone(want)
 				for row := range int(x.Rows) {
 					for i, f := range factors {

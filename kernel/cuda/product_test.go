@@ -135,7 +135,7 @@ func TestProductChoicesExistAndFit(t *testing.T) {
 
 func TestProductLaunchesNeedAKernel(t *testing.T) {
 	k, s := &Kernels{device: &Device{}}, &Stream{}
-	if err := k.Multiply(s, &ProductCall{kernel: "sparrow_product_fp8_few8"}); !errors.Is(err, image.ErrUnknown) {
+	if err := Multiply(k, s, &ProductCall{kernel: "sparrow_product_fp8_few8"}); !errors.Is(err, image.ErrUnknown) {
 		t.Errorf("got %v, want to get as far as the kernel", err)
 	}
 }

@@ -62,7 +62,7 @@ func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, c
 }
 
 // QuantiseRows quantises rows to e4m3 with a scale for each 128 columns, in the layout of inputs of FP8 products.
-func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
+func QuantiseRows(k *Kernels, s *Stream, a *QuantiseRowsArgs) error {
 	c := checks{kernel: "quantise_rows"}
 	blocks := a.check(&c)
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
@@ -103,7 +103,7 @@ const maxGridY = 1<<16 - 1
 
 // NormQuantise adds Delta and the weighted Results of experts to X, normalises the sum and quantises the norm. Each
 // step rounds to bf16, so the results are bitwise equal to those of separate launches.
-func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
+func NormQuantise(k *Kernels, s *Stream, a *NormQuantiseArgs) error {
 	c := checks{kernel: "norm_quantise"}
 	if a.Results != 0 {
 		c.kernel = "combine_norm"

@@ -52,7 +52,7 @@ func TestGPUQuantisedRowsEqualTheHost(t *testing.T) {
 				Scales: r.poisoned(int64(len(wantScales))), XStride: int64(columns),
 				CodeStride: int64(columns + gap), ScaleStride: int64(stride), Rows: int32(rows),
 				Columns: int32(columns), Exact: exact}
-			check(t, r.k.QuantiseRows(r.s, &a))
+			check(t, QuantiseRows(r.k, r.s, &a))
 			name := fmt.Sprintf("%d x %d, %v", rows, columns, mode)
 			sameBytes(t, name+": codes", r.download(a.Codes, int64(len(wantCodes))), wantCodes)
 			sameBytes(t, name+": scales", r.download(a.Scales, int64(len(wantScales))), wantScales)
@@ -78,7 +78,7 @@ func TestGPUNormQuantiseEqualsItsSteps(t *testing.T) {
 		steps := RMSNormArgs{X: upload(r, sum), Out: r.poisoned(int64(2 * n)), Weight: w, Epsilon: 1e-6,
 			XStride: int64(columns), OutStride: int64(columns), Rows: int32(rows),
 			Columns: int32(columns), WeightBF16: int32(1 - i%2)}
-		check(t, r.k.RMSNorm(r.s, &steps))
+		check(t, RMSNorm(r.k, r.s, &steps))
 		norm := r.download(steps.Out, int64(2*n))
 		half := make([]uint16, n)
 		for i := range half {
@@ -92,7 +92,7 @@ func TestGPUNormQuantiseEqualsItsSteps(t *testing.T) {
 			DeltaStride: int64(columns), SumStride: int64(columns), OutStride: int64(columns),
 			CodeStride: int64(columns + gap), ScaleStride: int64(stride), Rows: int32(rows), Columns: int32(columns),
 			WeightBF16: int32(1 - i%2), Exact: int32(i % 2)}
-		check(t, r.k.NormQuantise(r.s, &a))
+		check(t, NormQuantise(r.k, r.s, &a))
 		name := fmt.Sprintf("%d x %d", rows, columns)
 		sameBytes(t, name+": sum", r.download(a.Sum, int64(2*n)), bytesOf(sum))
 		sameBytes(t, name+": norm", r.download(a.Out, int64(2*n)), norm)
@@ -101,11 +101,11 @@ func TestGPUNormQuantiseEqualsItsSteps(t *testing.T) {
 		// The operation is also run without a second operand, in place, and without codes.
 		b := a
 		b.X, b.Delta, b.Sum, b.Out, b.Codes = upload(r, sum), 0, 0, r.poisoned(int64(2*n)), 0
-		check(t, r.k.NormQuantise(r.s, &b))
+		check(t, NormQuantise(r.k, r.s, &b))
 		sameBytes(t, name+": norm alone", r.download(b.Out, int64(2*n)), norm)
 		b = a
 		b.Sum, b.Out = b.X, 0
-		check(t, r.k.NormQuantise(r.s, &b))
+		check(t, NormQuantise(r.k, r.s, &b))
 		sameBytes(t, name+": sum in place", r.download(b.Sum, int64(2*n)), bytesOf(sum))
 	}
 }

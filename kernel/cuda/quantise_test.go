@@ -20,8 +20,8 @@ func someNorm() NormQuantiseArgs {
 
 func TestQuantisersNameTheArgumentThatIsWrong(t *testing.T) {
 	k, s := &Kernels{device: &Device{}}, &Stream{}
-	rows := func(change func(*QuantiseRowsArgs)) error { return k.QuantiseRows(s, with(someQuantise(), change)) }
-	norm := func(change func(*NormQuantiseArgs)) error { return k.NormQuantise(s, with(someNorm(), change)) }
+	rows := func(change func(*QuantiseRowsArgs)) error { return QuantiseRows(k, s, with(someQuantise(), change)) }
+	norm := func(change func(*NormQuantiseArgs)) error { return NormQuantise(k, s, with(someNorm(), change)) }
 	for _, c := range []struct {
 		err  error
 		says string // empty if the arguments are valid

@@ -80,7 +80,7 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 		a, err := x.Encode(r.d)
 		check(t, err)
 		sameEveryTime(r, fmt.Sprintf("ragged, %d heads", heads), x.Scores, 300*3000*4, func() error {
-			return r.k.ScoreRagged(r.s, x.Heads, &a)
+			return ScoreRagged(r.k, r.s, x.Heads, &a)
 		})
 		for nextN := 1; nextN <= 4; nextN++ {
 			// In the second case a thread block has several times as many keys as its shared-memory ring holds.
@@ -92,7 +92,7 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 				a, err := x.Encode(r.d)
 				check(t, err)
 				sameEveryTime(r, fmt.Sprintf("paged, %d heads, %d rows, %d blocks", heads, nextN, c.blocks), x.Scores,
-					int64(c.requests*nextN*c.blocks*64*4), func() error { return r.k.ScorePaged(r.s, x.Heads, &a) })
+					int64(c.requests*nextN*c.blocks*64*4), func() error { return ScorePaged(r.k, r.s, x.Heads, &a) })
 			}
 		}
 	}
@@ -120,7 +120,10 @@ func TestGPUSelectionsAreTheSameEveryTime(t *testing.T) {
 	} {
 		s := c.build(r, rng)
 		for variant, a := range map[string]TopKArgs{"": s.args, ", streamed": s.without().args} {
-			sameEveryTime(r, name+variant, a.Out, int64(4*len(s.want)), func() error { return r.k.SelectTopK(r.s, &a) })
+			sameEveryTime(r, name+variant, a.Out, int64(4*len(s.want)), func() error {
+				return SelectTopK(r.k, r.s,
+					&a)
+			})
 		}
 	}
 }
@@ -135,7 +138,7 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 		a, err := x.Encode(r.d)
 		check(t, err)
 		check(t, r.s.Fill(x.Scores, poison, rows*keys*4))
-		check(t, r.k.ScoreRagged(r.s, x.Heads, &a))
+		check(t, ScoreRagged(r.k, r.s, x.Heads, &a))
 		together := r.download(x.Scores, rows*keys*4)
 		for _, row := range []int64{0, 1, 77, rows - 1} {
 			one := x
@@ -144,7 +147,7 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 			one.KeyStart, one.KeyEnd = x.KeyStart.Add(row*4), x.KeyEnd.Add(row*4)
 			a, err := one.Encode(r.d)
 			check(t, err)
-			check(t, r.k.ScoreRagged(r.s, x.Heads, &a))
+			check(t, ScoreRagged(r.k, r.s, x.Heads, &a))
 			sameBytes(t, fmt.Sprintf("ragged, %d heads, row %d alone", heads, row), r.download(one.Scores, keys*4),
 				together[row*keys*4:][:keys*4])
 		}
@@ -155,7 +158,7 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 			check(t, err)
 			perRequest := int64(nextN * blocks * 64 * 4)
 			check(t, r.s.Fill(x.Scores, poison, requests*perRequest))
-			check(t, r.k.ScorePaged(r.s, x.Heads, &a))
+			check(t, ScorePaged(r.k, r.s, x.Heads, &a))
 			together := r.download(x.Scores, requests*perRequest)
 			for _, request := range []int64{0, 5, requests - 1} {
 				one := x
@@ -165,7 +168,7 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 				one.ContextLengths, one.BlockTable = x.ContextLengths.Add(row*4), x.BlockTable.Add(request*blocks*4)
 				a, err := one.Encode(r.d)
 				check(t, err)
-				check(t, r.k.ScorePaged(r.s, x.Heads, &a))
+				check(t, ScorePaged(r.k, r.s, x.Heads, &a))
 				sameBytes(t, fmt.Sprintf("paged, %d heads, %d rows, request %d alone", heads, nextN, request),
 					r.download(one.Scores, perRequest), together[request*perRequest:][:perRequest])
 			}
@@ -198,7 +201,7 @@ func TestGPUNativeAndSplitScoresAgree(t *testing.T) {
 				y.Requests, y.NextN, y.Scores = int32(rows/together), int32(together), r.poisoned(bytes)
 				a, err := y.Encode(r.d)
 				check(t, err)
-				check(t, r.k.ScorePaged(r.s, y.Heads, &a))
+				check(t, ScorePaged(r.k, r.s, y.Heads, &a))
 				got := r.download(y.Scores, bytes)
 				if together == 1 {
 					want = got

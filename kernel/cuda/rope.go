@@ -37,7 +37,7 @@ type RotateArgs struct {
 const pairsPerBlock = 4 * portableThreads
 
 // ComputeAngles computes cosines and sines of position times frequency.
-func (k *Kernels) ComputeAngles(s *Stream, a *AnglesArgs) error {
+func ComputeAngles(k *Kernels, s *Stream, a *AnglesArgs) error {
 	c := checks{kernel: "compute_angles"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: a.blocks()}, a)

@@ -35,7 +35,7 @@ const (
 
 // RouteExperts chooses the best experts of every row by score, the lower index on a tie, or uses the experts that a
 // table lists for its token.
-func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
+func RouteExperts(k *Kernels, s *Stream, a *RouteArgs) error {
 	c := checks{kernel: "route_experts"}
 	a.check(&c)
 	return runRows(k, s, &c, a.Rows, longRows, a)

@@ -34,7 +34,7 @@ type LocateArgs struct {
 }
 
 // RMSNorm normalises rows, with sums in float64 and results rounded once to bf16.
-func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
+func RMSNorm(k *Kernels, s *Stream, a *RMSNormArgs) error {
 	c := checks{kernel: "rms_norm"}
 	c.memory("x", a.X, 2)
 	c.memory("out", a.Out, 2)
@@ -56,7 +56,7 @@ func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
 const warpNormColumns = 1024
 
 // Locate converts positions to slots of a paged cache, or to rows of gathered keys.
-func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
+func Locate(k *Kernels, s *Stream, a *LocateArgs) error {
 	c := checks{kernel: "locate_positions"}
 	a.check(&c)
 	return runRows(k, s, &c, a.Rows, 1, a)

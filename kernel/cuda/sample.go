@@ -16,7 +16,7 @@ type SampleArgs struct {
 const MaxSampleColumns = 262144
 
 // SampleRows samples a token from every row whose temperature is above 0, with the same results as package sample.
-func (k *Kernels) SampleRows(s *Stream, a *SampleArgs) error {
+func SampleRows(k *Kernels, s *Stream, a *SampleArgs) error {
 	c := checks{kernel: "sample_rows"}
 	if a.Columns <= 0 || a.Columns > MaxSampleColumns {
 		c.fail("logits have %d columns, want 1 to %d", a.Columns, MaxSampleColumns)

@@ -21,7 +21,7 @@ func TestGPUSampleEqualsTheHost(t *testing.T) {
 			c.draw.Put(words)
 			a := SampleArgs{Logits: upload(r, c.logits), Draws: upload(r, words), Best: upload(r, []int32{c.best}),
 				IDs: r.poisoned(4), Stride: int64(len(c.logits)), IDStride: 1, Rows: 1, Columns: int32(len(c.logits))}
-			check(t, r.k.SampleRows(r.s, &a))
+			check(t, SampleRows(r.k, r.s, &a))
 			got := int32(binary.LittleEndian.Uint32(r.download(a.IDs, 4)))
 			if want := scratch.Choose(c.logits, c.best, c.draw); got != want {
 				t.Errorf("case %d, %d columns, %+v: %d, want %d", i, len(c.logits), c.draw, got, want)
@@ -46,7 +46,7 @@ func TestGPUSampleEqualsTheHost(t *testing.T) {
 	ids := upload(r, best) // the result replaces ids in place
 	a := SampleArgs{Logits: upload(r, logits), Draws: upload(r, words), Best: ids, IDs: ids, Stride: stride,
 		IDStride: 1, Rows: rows, Columns: columns}
-	check(t, r.k.SampleRows(r.s, &a))
+	check(t, SampleRows(r.k, r.s, &a))
 	got := r.download(a.IDs, 4*rows)
 	for i := range want {
 		if id := int32(binary.LittleEndian.Uint32(got[4*i:])); id != want[i] {

@@ -202,10 +202,10 @@ func encodeMaps(d *Device, failed error, list []mapTarget) error {
 }
 
 // ScoreRagged computes ragged index scores with the kernel for a head count.
-func (k *Kernels) ScoreRagged(s *Stream, heads int32, a *IndexRaggedArgs) error {
+func ScoreRagged(k *Kernels, s *Stream, heads int32, a *IndexRaggedArgs) error {
 	if k.device.portable {
 		const rows = 4 // query rows of an item
-		return portableScores(k, s, "portable_index_ragged", heads, k.scoreGrid(ceilDiv(a.Rows, rows), a.Keys), a)
+		return portableScores(k, s, "portable_index_ragged", heads, scoreGrid(k, ceilDiv(a.Rows, rows), a.Keys), a)
 	}
 	name := "sparrow_index_ragged_h64"
 	if heads == 32 {
@@ -222,10 +222,10 @@ var pagedKernels = map[[2]int32]string{
 
 // ScorePaged computes paged index scores with the smallest kernel for the query rows of a request; 3 rows use the
 // kernel for 4.
-func (k *Kernels) ScorePaged(s *Stream, heads int32, a *IndexPagedArgs) error {
+func ScorePaged(k *Kernels, s *Stream, heads int32, a *IndexPagedArgs) error {
 	if k.device.portable {
 		keys := min(int64(a.MaxContext), int64(a.MaxBlocks)*layout.PageTokens)
-		return portableScores(k, s, "portable_index_paged", heads, k.scoreGrid(a.Requests, int32(keys)), a)
+		return portableScores(k, s, "portable_index_paged", heads, scoreGrid(k, a.Requests, int32(keys)), a)
 	}
 	rows := a.NextN
 	if rows == 3 {

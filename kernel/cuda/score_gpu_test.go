@@ -58,7 +58,7 @@ func TestGPURaggedScoresMatchTheReference(t *testing.T) {
 				a, err := x.Encode(r.d)
 				check(t, err)
 				name := fmt.Sprintf("%d heads, relative %v, %+v", heads, relative, c)
-				check(t, r.k.ScoreRagged(r.s, int32(heads), &a))
+				check(t, ScoreRagged(r.k, r.s, int32(heads), &a))
 				if err := r.s.Sync(); err != nil {
 					t.Fatalf("%s: ranges %v to %v: %v", name, start, end, err)
 				}
@@ -120,7 +120,7 @@ func TestGPUPagedScoresMatchTheReference(t *testing.T) {
 				MaxBlocks: maxBlocks}
 			a, err := x.Encode(r.d)
 			check(t, err)
-			check(t, r.k.ScorePaged(r.s, int32(heads), &a))
+			check(t, ScorePaged(r.k, r.s, int32(heads), &a))
 			got := r.download(x.Scores, int64(rows*columns*4))
 			l := layout.IndexFP8{}
 			for row := range rows {

@@ -16,7 +16,7 @@ type SelectedScoresArgs struct {
 }
 
 // SelectedScores copies the scores of selected positions.
-func (k *Kernels) SelectedScores(s *Stream, a *SelectedScoresArgs) error {
+func SelectedScores(k *Kernels, s *Stream, a *SelectedScoresArgs) error {
 	c := checks{kernel: "selected_scores"}
 	if a.Scores != 0 {
 		c.memory("scores", a.Scores, 4)

@@ -193,45 +193,45 @@ func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (ke
 
 // SparseAttend computes attention over selected rows of a layout: rows of FP8 or bf16, or V4 entries of one or two
 // streams. If rows are divided into segments, it also launches the kernel that combines them.
-func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
+func SparseAttend(k *Kernels, s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
 	rows := sparseKernels[kind]
 	if kind == 0 || rows.kernel == "" {
 		return argumentError("sparse attention: layout %v has no CUDA kernel; want %v, %v, %v, %v, %v, %v or %v",
 			kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, layout.BF16Row1024,
 			layout.FP8Row528, layout.V41Row288)
 	}
-	return k.sparseAttend(s, rows, a)
+	return sparseAttend(k, s, rows, a)
 }
 
 // SparseAttendFlat computes V4 attention over rows of 512 bf16 values gathered for the batch.
-func (k *Kernels) SparseAttendFlat(s *Stream, a *SparseAttendArgs) error {
-	return k.sparseAttend(s, sparseKernels[0], a)
+func SparseAttendFlat(k *Kernels, s *Stream, a *SparseAttendArgs) error {
+	return sparseAttend(k, s, sparseKernels[0], a)
 }
 
 // sparseUnits launches a kernel with the given number of thread blocks.
-func (k *Kernels) sparseUnits(s *Stream, rows sparseRows, kernel string, blocks int32, a *SparseAttendArgs) error {
+func sparseUnits(k *Kernels, s *Stream, rows sparseRows, kernel string, blocks int32, a *SparseAttendArgs) error {
 	if !rows.mapped {
 		return runPersistent(k, s, kernel, blocks, 1, a)
 	}
 	m, err := MappedAttendArgs{Attend: *a}, error(nil)
-	if m.QueryMap, err = k.headsMap(a.Q, a, rows.queryDim, a.QStride); err != nil {
+	if m.QueryMap, err = headsMap(k, a.Q, a, rows.queryDim, a.QStride); err != nil {
 		return err
 	}
-	if m.OutputMap, err = k.headsMap(a.Out, a, valueDim, a.OutStride); err != nil {
+	if m.OutputMap, err = headsMap(k, a.Out, a, valueDim, a.OutStride); err != nil {
 		return err
 	}
 	return runPersistent(k, s, kernel, blocks, 1, &m)
 }
 
 // headsMap describes bf16 [Rows, Heads, dim] with stride elements between rows, in boxes of 64 columns of 64 heads.
-func (k *Kernels) headsMap(base Ptr, a *SparseAttendArgs, dim, stride int64) (TensorMap, error) {
+func headsMap(k *Kernels, base Ptr, a *SparseAttendArgs, dim, stride int64) (TensorMap, error) {
 	return k.device.encodeTensorMap(MapSpec{Type: MapBF16, Base: base,
 		Dims:    []uint64{uint64(dim), uint64(a.Heads), uint64(a.Rows)},
 		Strides: []uint64{uint64(dim) * 2, uint64(stride) * 2}, Box: []uint32{64, sparseHeads, 1},
 		Swizzle: Swizzle128, L2: 3})
 }
 
-func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
+func sparseAttend(k *Kernels, s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	c := checks{kernel: rows.kernel}
 	c.selection("first", a.Streams[0], rows.rowBytes)
 	blocks := (a.Streams[0].Width + sparseKeys - 1) / sparseKeys
@@ -242,12 +242,12 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 		c.selection("second", second, rows.rowBytes)
 		blocks += (second.Width + sparseKeys - 1) / sparseKeys
 	}
-	return k.attendUnits(s, rows, a, &c, blocks)
+	return attendUnits(k, s, rows, a, &c, blocks)
 }
 
 // attendUnits checks the arguments of attention and launches the kernel for rows with up to the given number of 64-key
 // blocks.
-func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c *checks, blocks int32) error {
+func attendUnits(k *Kernels, s *Stream, rows sparseRows, a *SparseAttendArgs, c *checks, blocks int32) error {
 	if pages := int64(a.Streams[0].Slots-1)>>a.Streams[0].PageShift + 1; rows.mapped &&
 		pages > mappedPoolBytes/max(a.Streams[0].PageBytes, 1) {
 		c.fail("the pool has %d pages of %d bytes, want at most %d bytes: use fewer pages",
@@ -291,10 +291,10 @@ func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c
 		return c.err
 	}
 	if k.device.portable {
-		return k.portableAttend(s, rows, a)
+		return portableAttend(k, s, rows, a)
 	}
 	name, blocks := rows.launch(units, a.Segments, k.device.props.SMs)
-	if err := k.sparseUnits(s, rows, name, blocks, a); err != nil || a.Segments == 1 {
+	if err := sparseUnits(k, s, rows, name, blocks, a); err != nil || a.Segments == 1 {
 		return err
 	}
 	fn, err := k.Function(rows.combine)

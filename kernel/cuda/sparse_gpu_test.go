@@ -209,9 +209,9 @@ func (c *sparseCase) prepare(r *rig, from, to int, blocks int32) func() sparseRe
 			}
 		}
 		if c.kind == 0 {
-			check(r.t, r.k.SparseAttendFlat(r.s, &a))
+			check(r.t, SparseAttendFlat(r.k, r.s, &a))
 		} else {
-			check(r.t, r.k.SparseAttend(r.s, c.kind, &a))
+			check(r.t, SparseAttend(r.k, r.s, c.kind, &a))
 		}
 		got := sparseResult{out: r.download(a.Out, sizes[0]), lse: r.download(a.LSE, sizes[1])}
 		if !c.withoutMax {

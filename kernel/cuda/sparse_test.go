@@ -46,7 +46,7 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 		"score scale NaN":             func(a *SparseAttendArgs) { a.ScoreScale = float32(math.NaN()) },
 		"score scale 1 and value sca": func(a *SparseAttendArgs) { a.ValueScale = 0 },
 	} {
-		err := k.SparseAttend(s, layout.BF16Row1152, with(someSparse(), change))
+		err := SparseAttend(k, s, layout.BF16Row1152, with(someSparse(), change))
 		switch {
 		case says == "" && !errors.Is(err, image.ErrUnknown):
 			t.Errorf("correct arguments gave %v, want to get as far as the kernel", err)
@@ -55,7 +55,7 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 		}
 	}
 	flat := func(slots int32) error {
-		return k.SparseAttendFlat(s, with(someSparse(), func(a *SparseAttendArgs) {
+		return SparseAttendFlat(k, s, with(someSparse(), func(a *SparseAttendArgs) {
 			a.QStride = 128 * V4Dim
 			v := &a.Streams[0]
 			v.Slots, v.PageShift, v.PageMask, v.PageBytes = slots, 31, math.MaxInt32, int64(slots)*2*V4Dim
@@ -68,11 +68,11 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 	if err := flat(64 << 20); errors.Is(err, ErrArgument) {
 		t.Errorf("a pool of 64 GiB: %v", err)
 	}
-	if err := k.SparseAttend(s, layout.F32Row2304, with(someSparse(), func(*SparseAttendArgs) {})); !errors.Is(err,
+	if err := SparseAttend(k, s, layout.F32Row2304, with(someSparse(), func(*SparseAttendArgs) {})); !errors.Is(err,
 		ErrArgument) || !strings.Contains(err.Error(), "f32-2304") {
 		t.Errorf("rows of float32: %v", err)
 	}
-	if err := k.SparseAttend(s, layout.BF16Row1152,
+	if err := SparseAttend(k, s, layout.BF16Row1152,
 		with(someSparse(), func(a *SparseAttendArgs) { a.Rows = 0 })); err != nil {
 		t.Errorf("no rows: %v", err)
 	}
@@ -97,7 +97,7 @@ func TestMapsOfBF16RowsCoverQueriesAndOutputs(t *testing.T) {
 			a.Segments, a.SegmentBlocks, a.Partial, a.Stats = 4, 8, somewhere, somewhere
 			a.Heads, a.QStride, a.OutStride = 100, 60000, 52000
 		}, attendBF16, []dims{{0x300000, 576, 100, 3, 1152, 120000}, {0x400000, 512, 100, 3, 1024, 104000}}},
-		"512 values": {func(*SparseAttendArgs) {}, (*Kernels).SparseAttendFlat,
+		"512 values": {func(*SparseAttendArgs) {}, SparseAttendFlat,
 			[]dims{{0x300000, 512, 128, 3, 1024, 128 * 1152}, {0x400000, 512, 128, 3, 1024, 128 * 1024}}},
 	} {
 		var got []dims
@@ -123,7 +123,7 @@ func TestMapsOfBF16RowsCoverQueriesAndOutputs(t *testing.T) {
 }
 
 func attendBF16(k *Kernels, s *Stream, a *SparseAttendArgs) error {
-	return k.SparseAttend(s, layout.BF16Row1152, a)
+	return SparseAttend(k, s, layout.BF16Row1152, a)
 }
 
 // word returns the i-th word of a frame at an address that was passed to the driver.

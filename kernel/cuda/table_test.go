@@ -127,7 +127,7 @@ func launcherOf[T any](name string, args T, call func(*Kernels, *Stream, *T) err
 // one more than another argument, or has another alignment. Removing a check changes a line of the table.
 func TestTableOfRefusals(t *testing.T) {
 	main := func(kind layout.Kind) func(*Kernels, *Stream, *WriteMainArgs) error {
-		return func(k *Kernels, s *Stream, a *WriteMainArgs) error { return k.WriteMain(s, kind, a) }
+		return func(k *Kernels, s *Stream, a *WriteMainArgs) error { return WriteMain(k, s, kind, a) }
 	}
 	d := &Device{}
 	var lines []string
@@ -135,34 +135,34 @@ func TestTableOfRefusals(t *testing.T) {
 		launcherOf("write bf16", someWrite(), main(layout.BF16Row1152)),
 		launcherOf("write fp8-576", someWrite(), main(layout.FP8Row576)),
 		launcherOf("gather slots", someSlots(), func(k *Kernels, s *Stream, a *GatherSlotsArgs) error {
-			return k.GatherSlots(s, layout.FP8Row656, a)
+			return GatherSlots(k, s, layout.FP8Row656, a)
 		}),
 		launcherOf("gather pages", somePages(), func(k *Kernels, s *Stream, a *GatherPagesArgs) error {
-			return k.GatherPages(s, layout.FP8Row576, a)
+			return GatherPages(k, s, layout.FP8Row576, a)
 		}),
-		launcherOf("index keys", someKeys(), (*Kernels).WriteIndexKeys),
-		launcherOf("index queries", someQueries(), (*Kernels).PrepareIndexQueries),
-		launcherOf("write v4", someV4(), (*Kernels).WriteV4),
-		launcherOf("combine v4", someCombine(), (*Kernels).CombineV4),
-		launcherOf("top-k", someTopK(), (*Kernels).SelectTopK),
-		launcherOf("selected scores", someSelected(), (*Kernels).SelectedScores),
-		launcherOf("pick", somePick(), (*Kernels).PickRows),
-		launcherOf("put", somePut(), (*Kernels).PutRows),
-		launcherOf("mix", someMix(), (*Kernels).HyperMix),
-		launcherOf("post", somePost(), (*Kernels).HyperPost),
-		launcherOf("head norm", someHeads(), (*Kernels).HeadNorm),
-		launcherOf("compress", someCompress(), (*Kernels).CompressGroups),
-		launcherOf("tally", someTally(), (*Kernels).TallyChoices),
-		launcherOf("angles", someAngles(), (*Kernels).ComputeAngles),
-		launcherOf("gate", someGate(), (*Kernels).GateRows),
-		launcherOf("low rank", someLowRank(), (*Kernels).MultiplyLowRank),
-		launcherOf("gate and quantise", someGateQuantise(), (*Kernels).GateQuantise),
-		launcherOf("route", someRoute(), (*Kernels).RouteExperts),
-		launcherOf("candidates", someCandidates(), (*Kernels).FindCandidates),
-		launcherOf("sample", someSample(), (*Kernels).SampleRows),
-		launcherOf("accept", someAccept(), (*Kernels).AcceptDrafts),
-		launcherOf("draw", someDraw(), (*Kernels).DrawValues),
-		launcherOf("widen", someWiden(), (*Kernels).WidenWeight),
+		launcherOf("index keys", someKeys(), WriteIndexKeys),
+		launcherOf("index queries", someQueries(), PrepareIndexQueries),
+		launcherOf("write v4", someV4(), WriteV4),
+		launcherOf("combine v4", someCombine(), CombineV4),
+		launcherOf("top-k", someTopK(), SelectTopK),
+		launcherOf("selected scores", someSelected(), SelectedScores),
+		launcherOf("pick", somePick(), PickRows),
+		launcherOf("put", somePut(), PutRows),
+		launcherOf("mix", someMix(), HyperMix),
+		launcherOf("post", somePost(), HyperPost),
+		launcherOf("head norm", someHeads(), HeadNorm),
+		launcherOf("compress", someCompress(), CompressGroups),
+		launcherOf("tally", someTally(), TallyChoices),
+		launcherOf("angles", someAngles(), ComputeAngles),
+		launcherOf("gate", someGate(), GateRows),
+		launcherOf("low rank", someLowRank(), MultiplyLowRank),
+		launcherOf("gate and quantise", someGateQuantise(), GateQuantise),
+		launcherOf("route", someRoute(), RouteExperts),
+		launcherOf("candidates", someCandidates(), FindCandidates),
+		launcherOf("sample", someSample(), SampleRows),
+		launcherOf("accept", someAccept(), AcceptDrafts),
+		launcherOf("draw", someDraw(), DrawValues),
+		launcherOf("widen", someWiden(), WidenWeight),
 		launcherOf("ragged scores", IndexRagged{Queries: somewhere, Keys: somewhere, Scales: somewhere,
 			Weights: somewhere, KeyStart: somewhere, KeyEnd: somewhere, Scores: somewhere, Stride: 64, Rows: 2,
 			KeyCount: 64, Heads: 64},

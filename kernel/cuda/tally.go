@@ -14,7 +14,7 @@ type TallyArgs struct {
 }
 
 // TallyChoices counts choices of experts. An id outside the experts raises FaultExpert.
-func (k *Kernels) TallyChoices(s *Stream, a *TallyArgs) error {
+func TallyChoices(k *Kernels, s *Stream, a *TallyArgs) error {
 	c := checks{kernel: "tally_choices"}
 	c.count("rows", a.Rows)
 	c.positive("choices of a row", a.Top)

@@ -53,7 +53,7 @@ const MaxTopK = 2048
 
 // SelectTopK selects exactly the K largest scores of every row, in ascending order of position; on a tie the lower
 // position is selected, and NaN and -inf are never selected.
-func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
+func SelectTopK(k *Kernels, s *Stream, a *TopKArgs) error {
 	c := checks{kernel: "top-k"}
 	c.memory("scores", a.Scores, 16)
 	c.memory("lengths", a.Lengths, 4)
@@ -98,15 +98,15 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	case a.Rows == 0:
 		return nil
 	case int64(a.Rows) <= sms && blocks <= spreadBlocks && int64(a.Rows)*blocks <= spreadWaves*sms:
-		return k.spread(s, a.Rows, blocks, &one)
+		return spread(k, s, a.Rows, blocks, &one)
 	case parts > 1 && a.Kept != 0 && a.Via != 0:
-		return k.selectInParts(s, a, parts, columns)
+		return selectInParts(k, s, a, parts, columns)
 	case padded(columns, a.Starts != 0) <= shortScores:
 		return runPersistent(k, s, "sparrow_topk_short", a.Rows, 1, &one)
 	case columns <= sweptColumns:
-		return k.sweep(s, "sparrow_topk_swept", 3, one)
+		return sweep(k, s, "sparrow_topk_swept", 3, one)
 	case int64(a.Rows) > sms && columns <= sweptLongColumns:
-		return k.sweep(s, "sparrow_topk_swept_long", 2, one)
+		return sweep(k, s, "sparrow_topk_swept_long", 2, one)
 	case int64(a.Rows) > sms:
 		// Three small blocks run on each SM, so that one block reads a row while other blocks select.
 		return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &one)
@@ -148,7 +148,7 @@ func padded(columns int64, starts bool) int64 {
 }
 
 // spread selects from few rows, or parts of rows, with a cluster for each.
-func (k *Kernels) spread(s *Stream, rows int32, blocks int64, a *TopKArgs) error {
+func spread(k *Kernels, s *Stream, rows int32, blocks int64, a *TopKArgs) error {
 	fn, err := k.Function("sparrow_topk_spread")
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (k *Kernels) spread(s *Stream, rows int32, blocks int64, a *TopKArgs) error
 
 // sweep selects from many rows. The first kernel estimates a threshold and marks the rows for which the estimate fails;
 // a second kernel, which needs no estimate, selects from these rows.
-func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error {
+func sweep(k *Kernels, s *Stream, kernel string, perSM int32, a TopKArgs) error {
 	if err := runPersistent(k, s, kernel, a.Rows, perSM, &a); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func topKParts(rows, columns, k, sms int64) int64 {
 
 // TopKScratch returns the number of entries of Kept and Via for selecting from rows with the given number of columns on
 // this device; 0 if rows are not divided.
-func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
+func TopKScratch(k *Kernels, rows, columns, topK int32) int64 {
 	parts := topKParts(int64(rows), int64(columns), int64(topK), int64(k.device.props.SMs))
 	if parts == 1 || k.device.portable {
 		return 0
@@ -195,14 +195,14 @@ func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 }
 
 // selectInParts selects the best scores of every part of every row, and then the best of these results.
-func (k *Kernels) selectInParts(s *Stream, a *TopKArgs, parts, columns int64) error {
+func selectInParts(k *Kernels, s *Stream, a *TopKArgs, parts, columns int64) error {
 	first, second := *a, *a
 	first.Out, first.Via, first.Counts, first.Transform = a.Via, 0, 0, int32(TopKPosition)
 	first.Parts, first.Part = int32(parts), int32(((columns+parts-1)/parts+63)&^63)
-	if err := k.spread(s, a.Rows*int32(parts), topKBlocks(int64(first.Part), a.Starts != 0), &first); err != nil {
+	if err := spread(k, s, a.Rows*int32(parts), topKBlocks(int64(first.Part), a.Starts != 0), &first); err != nil {
 		return err
 	}
 	second.Scores, second.Kept, second.Starts, second.Stride = a.Kept, 0, 0, parts*int64(a.K)
 	second.Parts, second.Part = int32(parts), 0
-	return k.spread(s, a.Rows, topKBlocks(second.Stride, false), &second)
+	return spread(k, s, a.Rows, topKBlocks(second.Stride, false), &second)
 }

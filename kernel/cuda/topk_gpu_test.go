@@ -134,7 +134,7 @@ func (c topKCase) build(r *rig, rng *rand.Rand) selection {
 	if c.starts {
 		s.args.Starts = upload(r, starts)
 	}
-	if n := r.k.TopKScratch(int32(rows), int32(stride), int32(c.k)); n > 0 {
+	if n := TopKScratch(r.k, int32(rows), int32(stride), int32(c.k)); n > 0 {
 		s.args.Kept, s.args.Via = r.alloc(4*n), r.alloc(4*n)
 	}
 	return s
@@ -145,7 +145,7 @@ func (s selection) run(r *rig, name string) {
 	r.t.Helper()
 	check(r.t, r.s.Fill(s.args.Out, poison, int64(4*len(s.want))))
 	check(r.t, r.s.Fill(s.args.Counts, poison, int64(4*len(s.counts))))
-	check(r.t, r.k.SelectTopK(r.s, &s.args))
+	check(r.t, SelectTopK(r.k, r.s, &s.args))
 	sameBytes(r.t, name, r.download(s.args.Out, int64(4*len(s.want))), bytesOf(s.want))
 	sameBytes(r.t, name+" counts", r.download(s.args.Counts, int64(4*len(s.counts))), bytesOf(s.counts))
 }

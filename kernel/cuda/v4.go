@@ -58,7 +58,7 @@ func CombinedWidth(window, extra int32) int32 {
 
 // WriteV4 rotates and quantises one entry per token and stores it in its page. If Norm is given, it normalises the
 // entry first.
-func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
+func WriteV4(k *Kernels, s *Stream, a *WriteV4Args) error {
 	c := checks{kernel: "write_v4"}
 	a.check(&c)
 	return runRows(k, s, &c, a.Tokens, longRows, a)
@@ -79,7 +79,7 @@ func (a *WriteV4Args) checkRows(c *checks, rowBytes int64) {
 }
 
 // GatherV4Slots copies the listed entries to consecutive bf16 rows of 512 values, dequantised; KScale is not used.
-func (k *Kernels) GatherV4Slots(s *Stream, a *GatherSlotsArgs) error {
+func GatherV4Slots(k *Kernels, s *Stream, a *GatherSlotsArgs) error {
 	c := checks{kernel: "gather_slots_v4"}
 	c.gatheredV4(a.Pool, a.Rows, a.RowBytes, a.Count)
 	c.memory("slots", a.Source.Slots, 4)
@@ -88,7 +88,7 @@ func (k *Kernels) GatherV4Slots(s *Stream, a *GatherSlotsArgs) error {
 
 // gatherV4Pages copies all entries of the listed requests to consecutive dequantised bf16 rows of 512 values; KScale
 // is not used. A whole pool is one request whose page table counts from 0.
-func (k *Kernels) gatherV4Pages(s *Stream, a *GatherPagesArgs) error {
+func gatherV4Pages(k *Kernels, s *Stream, a *GatherPagesArgs) error {
 	c := checks{kernel: "gather_pages_v4"}
 	c.gatheredV4(a.Pool, a.Rows, a.RowBytes, a.Count)
 	c.pages(a.Source)
@@ -105,7 +105,7 @@ func (c *checks) gatheredV4(pool PoolView, rows Ptr, rowBytes int64, count int32
 
 // CombineV4 concatenates a token's window entries and its selected compressed entries to one list of rows. An entry
 // below zero stays -1.
-func (k *Kernels) CombineV4(s *Stream, a *CombineV4Args) error {
+func CombineV4(k *Kernels, s *Stream, a *CombineV4Args) error {
 	c := checks{kernel: "combine_v4"}
 	c.memory("window", a.Window, 4)
 	c.memory("window length", a.WindowLength, 4)

@@ -96,7 +96,7 @@ type CollapseArgs struct {
 
 // WriteV41 rotates and quantises one row per token and stores it in its page: a window row of 528 bytes, or a
 // compressed entry of 288 bytes. If Norm is given, it normalises the row first.
-func (k *Kernels) WriteV41(s *Stream, kind layout.Kind, a *WriteV4Args) error {
+func WriteV41(k *Kernels, s *Stream, kind layout.Kind, a *WriteV4Args) error {
 	c, rowBytes := checks{kernel: "write_v41_entry"}, int64(layout.V41EntryBytes)
 	if kind == layout.V41Window528 {
 		c.kernel, rowBytes = "write_v41_window", layout.V41WindowBytes
@@ -106,7 +106,7 @@ func (k *Kernels) WriteV41(s *Stream, kind layout.Kind, a *WriteV4Args) error {
 }
 
 // WriteKeysV41 normalises, rotates and quantises one FP4 indexer key per token and stores it in its page.
-func (k *Kernels) WriteKeysV41(s *Stream, a *WriteIndexKeyArgs) error {
+func WriteKeysV41(k *Kernels, s *Stream, a *WriteIndexKeyArgs) error {
 	c := checks{kernel: "write_key_v41"}
 	a.checkKeys(&c, layout.IndexFP4Bytes)
 	if a.Beta != 0 {
@@ -116,7 +116,7 @@ func (k *Kernels) WriteKeysV41(s *Stream, a *WriteIndexKeyArgs) error {
 }
 
 // PrepareQueriesV41 rotates indexer queries and rounds them to FP4; they are written as bf16.
-func (k *Kernels) PrepareQueriesV41(s *Stream, a *IndexQueryArgs) error {
+func PrepareQueriesV41(k *Kernels, s *Stream, a *IndexQueryArgs) error {
 	c := checks{kernel: "query_v41"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(a.Tokens), Y: a.blocks()}, a)
@@ -128,7 +128,7 @@ const (
 )
 
 // ScoreV41 computes index scores over FP4 keys.
-func (k *Kernels) ScoreV41(s *Stream, a *ScoreV41Args) error {
+func ScoreV41(k *Kernels, s *Stream, a *ScoreV41Args) error {
 	c := checks{kernel: "score_v41"}
 	c.pool(a.Pool, layout.IndexFP4Bytes)
 	if n := a.Pool.PageTokens; n < 8 || n&(n-1) != 0 {
@@ -155,7 +155,7 @@ func (k *Kernels) ScoreV41(s *Stream, a *ScoreV41Args) error {
 }
 
 // BlockMax computes the largest score of every block of keys; the block with the newest key gets +Inf.
-func (k *Kernels) BlockMax(s *Stream, a *BlockMaxArgs) error {
+func BlockMax(k *Kernels, s *Stream, a *BlockMaxArgs) error {
 	c := checks{kernel: "block_max"}
 	c.memory("scores", a.Scores, 4)
 	c.memory("lengths", a.Lengths, 4)
@@ -173,7 +173,7 @@ func (k *Kernels) BlockMax(s *Stream, a *BlockMaxArgs) error {
 }
 
 // Engram adds the value of the n-gram tables, multiplied by a gate, to every residual stream.
-func (k *Kernels) Engram(s *Stream, a *EngramArgs) error {
+func Engram(k *Kernels, s *Stream, a *EngramArgs) error {
 	c := checks{kernel: "engram"}
 	c.streams(a.Streams, a.Hidden)
 	if a.Streams > EngramStreams || a.Hidden%8 != 0 {
@@ -192,7 +192,7 @@ func (k *Kernels) Engram(s *Stream, a *EngramArgs) error {
 }
 
 // ReadTable gathers rows of a table in host memory.
-func (k *Kernels) ReadTable(s *Stream, a *ReadTableArgs) error {
+func ReadTable(k *Kernels, s *Stream, a *ReadTableArgs) error {
 	c := checks{kernel: "read_table"}
 	align := 8 // eight codes (8 bytes) are read at a time
 	switch a.Type {
@@ -220,7 +220,7 @@ func (k *Kernels) ReadTable(s *Stream, a *ReadTableArgs) error {
 }
 
 // Collapse computes the sum of residual streams with given weights.
-func (k *Kernels) Collapse(s *Stream, a *CollapseArgs) error {
+func Collapse(k *Kernels, s *Stream, a *CollapseArgs) error {
 	c := checks{kernel: "collapse"}
 	c.streams(a.Streams, a.Hidden)
 	c.memory("x", a.X, 2)

@@ -44,7 +44,7 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 			Positions: upload(r, positions), Slots: upload(r, slots), Faults: r.faultWord(), RowStride: 512,
 			Tokens: int32(tokens),
 		}
-		check(t, r.k.WriteV4(r.s, a))
+		check(t, WriteV4(r.k, r.s, a))
 		for i, s := range slots {
 			if s < 0 {
 				continue
@@ -62,7 +62,7 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 		list := append(scatter(rng, 40, slotCount), -1, int32(slotCount))
 		g := &GatherSlotsArgs{Pool: a.Pool, Source: SlotListView{upload(r, list)},
 			Rows: r.poisoned(int64(len(list) * 1024)), Faults: r.faultWord(), RowBytes: 1024, Count: int32(len(list))}
-		check(t, r.k.GatherV4Slots(r.s, g))
+		check(t, GatherV4Slots(r.k, r.s, g))
 		var want []byte
 		for _, s := range list {
 			if s < 0 || int(s) >= slotCount {
@@ -84,7 +84,7 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 			Source: PageTableView{Table: upload(r, pages), Starts: upload(r, []int32{0, int32(slotCount)}),
 				TableStride: int32(len(pages)), Requests: 1}, Rows: r.poisoned(int64(slotCount * 1024)), RowBytes: 1024,
 			Count: int32(slotCount)}
-		check(t, r.k.gatherV4Pages(r.s, w))
+		check(t, gatherV4Pages(r.k, r.s, w))
 		want = want[:0]
 		for s := range slotCount {
 			want = append(want, expect.DecodeV4(host[s/pageTokens*pageBytes:], pageTokens, s%pageTokens)...)
@@ -114,7 +114,7 @@ func TestGPUV4DequantisesEveryCodeAndScale(t *testing.T) {
 	g := &GatherSlotsArgs{Pool: PoolView{Base: upload(r, host), PageBytes: V4PageBytes(tokens), PageTokens: tokens,
 		Slots: tokens},
 		Source: SlotListView{upload(r, slots)}, Rows: r.poisoned(tokens * 1024), RowBytes: 1024, Count: tokens}
-	check(t, r.k.GatherV4Slots(r.s, g))
+	check(t, GatherV4Slots(r.k, r.s, g))
 	sameBF16(t, "codes and scales", r.download(g.Rows, tokens*1024), want)
 }
 
@@ -161,7 +161,7 @@ func TestGPUCombineKeepsNegativesNegative(t *testing.T) {
 		if c.ke > 0 {
 			a.Extra, a.ExtraLength = upload(r, extra), upload(r, el)
 		}
-		check(t, r.k.CombineV4(r.s, a))
+		check(t, CombineV4(r.k, r.s, a))
 		var rows, lengths []int32
 		for i := range c.tokens {
 			rows = append(rows, expect.Combine(window[i*c.ks:][:wl[i]], extra[i*c.ke:][:el[i]], c.shift, width)...)

@@ -19,7 +19,7 @@ type DrawArgs struct {
 
 // DrawValues fills memory with random values that are close to a normal distribution. A value depends only on the seed
 // and on its position in the matrix.
-func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
+func DrawValues(k *Kernels, s *Stream, a *DrawArgs) error {
 	c := checks{kernel: "draw_values"}
 	if a.Type == ElementF16 || a.Type < ElementF32 || a.Type > ElementE4M3 {
 		c.fail("the element type is %d, want f32, bf16 or e4m3", a.Type)
@@ -56,7 +56,7 @@ type WidenArgs struct {
 const widenTile = 32
 
 // WidenWeight writes a matrix as bf16 with its block scales applied: untransposed, transposed, or both.
-func (k *Kernels) WidenWeight(s *Stream, a *WidenArgs) error {
+func WidenWeight(k *Kernels, s *Stream, a *WidenArgs) error {
 	c := checks{kernel: "widen_weight"}
 	c.positive("rows", a.Rows)
 	c.positive("columns", a.Columns)

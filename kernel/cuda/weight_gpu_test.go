@@ -31,7 +31,7 @@ func TestGPUDrawnValues(t *testing.T) {
 			// The values are a part of a matrix that is wider by 10 columns.
 			const first = 1026
 			wide := c.columns + 10
-			check(t, r.k.DrawValues(r.s, &DrawArgs{Out: p, Stride: int64(c.stride), Rows: int64(c.rows),
+			check(t, DrawValues(r.k, r.s, &DrawArgs{Out: p, Stride: int64(c.stride), Rows: int64(c.rows),
 				Columns: int64(c.columns), First: first, FromStride: int64(wide), Seed: d.Seed, Mean: d.Mean,
 				Step: d.Step(), Type: c.kind}))
 			values := make([]byte, c.rows*wide*size)
@@ -98,7 +98,7 @@ func TestGPUWidenedWeights(t *testing.T) {
 			binary.LittleEndian.PutUint16(turned[2*(i%c.cols*stride+i/c.cols):], bits)
 		}
 		a.From, a.Out, a.Turned = upload(r, from), r.poisoned(int64(2*n)), r.poisoned(int64(len(turned)))
-		check(t, r.k.WidenWeight(r.s, &a))
+		check(t, WidenWeight(r.k, r.s, &a))
 		sameBytes(t, fmt.Sprintf("%+v", c), r.download(a.Out, int64(2*n)), want)
 		sameBytes(t, fmt.Sprintf("%+v transposed", c), r.download(a.Turned, int64(len(turned))), turned)
 	}

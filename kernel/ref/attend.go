@@ -26,8 +26,8 @@ func softmax(scores []float64) (largest, sum float64) {
 	return largest, sum
 }
 
-// SparseAttend computes attention over selected rows.
-func (d *Device) SparseAttend(a kernel.SparseArgs) error {
+// sparseAttend computes attention over selected rows.
+func sparseAttend(d *Device, a kernel.SparseArgs) error {
 	if err := onlyF32("sparse attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (d *Device) attendHead(a *kernel.SparseArgs, r, h int, rows [][]float32) {
 	}
 }
 
-// DenseAttend computes causal attention over expanded keys and values.
-func (dev *Device) DenseAttend(a kernel.DenseArgs) error {
+// denseAttend computes causal attention over expanded keys and values.
+func denseAttend(dev *Device, a kernel.DenseArgs) error {
 	if err := onlyF32("dense attend", a.Out, a.Q, a.KV, a.Rope); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func TestSparseAttend(t *testing.T) {
 		host.RowF32(q, r)[0], host.RowF32(q, r)[512] = 1, 1
 	}
 	out, lse, top := b.f32(rows, 512), b.f32(rows, 1), b.f32(rows, 1)
-	b.must(b.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Max: top, Q: q, Pool: pool, Heads: 1, Scale: 2,
+	b.must(b.run(kernel.SparseArgs{Out: out, LSE: lse, Max: top, Q: q, Pool: pool, Heads: 1, Scale: 2,
 		Indices: b.i32(rows, 4,
 			0, 1, 2, -1, // all three keys
 			-1, 0, -1, 1, // with missing entries: 2/3 and 1/3
@@ -56,7 +56,7 @@ func TestSparseAttend(t *testing.T) {
 			t.Errorf("row %d without keys: lse %v, max %v; want +Inf, -Inf", r, host.F32(lse)[r], host.F32(top)[r])
 		}
 	}
-	err := b.SparseAttend(kernel.SparseArgs{Out: b.f32(1, 512), Q: b.f32(1, 576), Pool: pool, Heads: 1, Scale: 1,
+	err := b.run(kernel.SparseArgs{Out: b.f32(1, 512), Q: b.f32(1, 576), Pool: pool, Heads: 1, Scale: 1,
 		Indices: b.i32(1, 1, 4), Lens: b.i32(1, 1, 1)})
 	if !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("slot 4 of 4: got %v, want ErrArgument", err)
@@ -78,10 +78,10 @@ func TestDenseAttend(t *testing.T) {
 	rope := b.f32(3, 2, 9, 9, 0, 9, ln4, 9)
 	q := b.f32(2, 6, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0)
 	out := b.f32(2, 2)
-	b.must(b.DenseAttend(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 1),
+	b.must(b.run(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 1),
 		Lens: b.i32(2, 1, 1, 2), Dims: d, Scale: 1}))
 	b.near("outputs", host.F32(out), 1, 2, 40, 9)
-	err := b.DenseAttend(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 2),
+	err := b.run(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 2),
 		Lens: b.i32(2, 1, 1, 2), Dims: d, Scale: 1})
 	if !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("keys 2 and 3 of 3: got %v, want ErrArgument", err)
@@ -110,8 +110,8 @@ func TestAbsorbedEqualsExpanded(t *testing.T) {
 		lens := b.i32(queries, 1, 1, 7, 39, 40, 40)
 
 		expanded, up := b.f32(queries, d.Heads*d.V), b.f32(keys, d.KVB())
-		b.must(b.Multiply(kernel.MultiplyArgs{Out: up, X: latents.Columns(0, d.Latent), W: kvb}))
-		b.must(b.DenseAttend(kernel.DenseArgs{Out: expanded, Q: q, KV: up, Rope: latents.Columns(d.Latent, d.Row()),
+		b.must(b.run(kernel.MultiplyArgs{Out: up, X: latents.Columns(0, d.Latent), W: kvb}))
+		b.must(b.run(kernel.DenseArgs{Out: expanded, Q: q, KV: up, Rope: latents.Columns(d.Latent, d.Row()),
 			Start: b.i32(queries, 1), Lens: lens, Dims: d, Scale: scale}))
 
 		pool := b.mainPool(layout.F32Row2304, 1, keys)
@@ -124,10 +124,10 @@ func TestAbsorbedEqualsExpanded(t *testing.T) {
 		}
 		absorbed, latent, out := b.f32(queries, d.Heads*d.Row()), b.f32(queries, d.Heads*d.Latent),
 			b.f32(queries, d.Heads*d.V)
-		b.must(b.Absorb(kernel.AbsorbArgs{Out: absorbed, Q: q, KVB: kvb, Dims: d}))
-		b.must(b.SparseAttend(kernel.SparseArgs{Out: latent, Q: absorbed, Pool: pool, Indices: indices, Lens: lens,
+		b.must(b.run(kernel.AbsorbArgs{Out: absorbed, Q: q, KVB: kvb, Dims: d}))
+		b.must(b.run(kernel.SparseArgs{Out: latent, Q: absorbed, Pool: pool, Indices: indices, Lens: lens,
 			Heads: d.Heads, Scale: scale}))
-		b.must(b.Expand(kernel.ExpandArgs{Out: out, U: latent, KVB: kvb, Dims: d}))
+		b.must(b.run(kernel.ExpandArgs{Out: out, U: latent, KVB: kvb, Dims: d}))
 
 		for r := range queries {
 			if c := cosdiff(host.RowF32(expanded, r), host.RowF32(out, r)); c > 1e-5 {

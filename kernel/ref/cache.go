@@ -10,8 +10,8 @@ import (
 	"sparrow/layout"
 )
 
-// StoreRows normalises, rotates and encodes latent rows.
-func (d *Device) StoreRows(a kernel.StoreArgs) error {
+// storeRows normalises, rotates and encodes latent rows.
+func storeRows(d *Device, a kernel.StoreArgs) error {
 	if err := onlyF32("store rows", a.KV); err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 	return nil
 }
 
-// GatherRows decodes rows into a contiguous tensor.
-func (*Device) GatherRows(a kernel.GatherArgs) error {
+// gatherRows decodes rows into a contiguous tensor.
+func gatherRows(a kernel.GatherArgs) error {
 	main, err := layout.MainOf(a.Pool.Layout)
 	if err != nil {
 		return err
@@ -62,8 +62,8 @@ func (*Device) GatherRows(a kernel.GatherArgs) error {
 	return nil
 }
 
-// StoreIndex normalises, rotates and encodes indexer keys.
-func (*Device) StoreIndex(a kernel.IndexStoreArgs) error {
+// storeIndex normalises, rotates and encodes indexer keys.
+func storeIndex(a kernel.IndexStoreArgs) error {
 	if err := onlyF32("store index", a.Key); err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func layerNorm(out, x []float32, w, b []float64, eps float32) {
 	}
 }
 
-// GatherIndex copies indexer keys into a contiguous page.
-func (*Device) GatherIndex(a kernel.IndexGatherArgs) error {
+// gatherIndex copies indexer keys into a contiguous page.
+func gatherIndex(a kernel.IndexGatherArgs) error {
 	slots := host.I32(a.Slots)
 	for i := range a.Slots.Rows {
 		if err := host.MoveIndex(a.Out, i, a.Pool, slots[i*a.Slots.Stride], 1); err != nil {
@@ -119,8 +119,8 @@ func (*Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	return nil
 }
 
-// ConvertPages converts raw pages to block pages.
-func (*Device) ConvertPages(a kernel.ConvertArgs) error {
+// convertPages converts raw pages to block pages.
+func convertPages(a kernel.ConvertArgs) error {
 	pages := host.I32(a.Pages)
 	raw, block := layout.FP8Raw{}, layout.FP8Block{}
 	for i := range a.Pages.Rows {

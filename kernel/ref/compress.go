@@ -9,8 +9,8 @@ import (
 	"sparrow/layout"
 )
 
-// Compress computes entries from groups of tokens, channel by channel.
-func (*Device) Compress(a kernel.CompressArgs) error {
+// compress computes entries from groups of tokens, channel by channel.
+func compress(a kernel.CompressArgs) error {
 	if err := onlyF32("compress", a.Out); err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 // Tally counts which experts rows choose.
 func (*Device) Tally(a kernel.TallyArgs) error { return host.Tally(a) }
 
-// StoreEntries normalises, rotates and encodes V4 entries.
-func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
+// storeEntries normalises, rotates and encodes V4 entries.
+func storeEntries(d *Device, a kernel.EntryStoreArgs) error {
 	if err := onlyF32("store entries", a.Rows); err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	return nil
 }
 
-// StoreKeys normalises, rotates and encodes compressed indexer keys.
-func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
+// storeKeys normalises, rotates and encodes compressed indexer keys.
+func storeKeys(d *Device, a kernel.KeyStoreArgs) error {
 	if err := onlyF32("store keys", a.Keys); err != nil {
 		return err
 	}

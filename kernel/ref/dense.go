@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Embed looks up embeddings.
-func (*Device) Embed(a kernel.EmbedArgs) error {
+// embed looks up embeddings.
+func embed(a kernel.EmbedArgs) error {
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func (*Device) Embed(a kernel.EmbedArgs) error {
 	return nil
 }
 
-// Norm computes RMSNorm.
-func (*Device) Norm(a kernel.NormArgs) error {
+// norm computes RMSNorm.
+func norm(a kernel.NormArgs) error {
 	if err := onlyF32("norm", a.Out, a.X); err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func rmsNorm(out, x []float32, w []float64, eps float32) {
 	}
 }
 
-// Multiply multiplies by a stored weight.
-func (d *Device) Multiply(a kernel.MultiplyArgs) error {
+// multiply multiplies by a stored weight.
+func multiply(d *Device, a kernel.MultiplyArgs) error {
 	if err := onlyF32("multiply", a.Out, a.X); err != nil {
 		return err
 	}
@@ -93,10 +93,10 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	return nil
 }
 
-// Project multiplies by one weight after the other.
-func (d *Device) Project(a kernel.ProjectArgs) error {
+// project multiplies by one weight after the other.
+func project(d *Device, a kernel.ProjectArgs) error {
 	for i := range a.To {
-		if err := d.Multiply(a.Product(i)); err != nil {
+		if err := multiply(d, a.Product(i)); err != nil {
 			return err
 		}
 	}
@@ -134,8 +134,8 @@ func dot(w []float64, x []float32) float64 {
 // Take copies chosen rows.
 func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
-// Gate computes silu(Gate) * Up, with the clamps of GateArgs.
-func (*Device) Gate(a kernel.GateArgs) error {
+// gateRows computes silu(Gate) * Up, with the clamps of GateArgs.
+func gateRows(a kernel.GateArgs) error {
 	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
 		return err
 	}
@@ -155,14 +155,14 @@ func gate(out, g, u []float32, limit float32) {
 	}
 }
 
-// Sample calls package sample, which defines the result.
-func (*Device) Sample(a kernel.SampleArgs) error { return new(host.Sampler).Sample(a) }
+// sample calls package sample, which defines the result.
+func sample(a kernel.SampleArgs) error { return new(host.Sampler).Sample(a) }
 
 // Accept compares drafts with the target's choices.
 func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
 
-// Candidates sorts the logits of every row and returns the largest.
-func (*Device) Candidates(a kernel.CandidateArgs) error {
+// candidates sorts the logits of every row and returns the largest.
+func candidates(a kernel.CandidateArgs) error {
 	for r := range a.Logits.Rows {
 		row := slices.Clone(host.RowF32(a.Logits, r))
 		ids, bad := make([]int32, len(row)), false

@@ -12,8 +12,8 @@ import (
 // entry is one decoded V4 entry.
 type entry [layout.V4Dim]float32
 
-// DualAttend computes attention over the entries of both streams.
-func (*Device) DualAttend(a kernel.DualArgs) error {
+// dualAttend computes attention over the entries of both streams.
+func dualAttend(a kernel.DualArgs) error {
 	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func readStream(to []entry, s kernel.Stream, r int) ([]entry, error) {
 	return to, nil
 }
 
-// FlatAttend computes attention over gathered entries.
-func (*Device) FlatAttend(a kernel.FlatArgs) error {
+// flatAttend computes attention over gathered entries.
+func flatAttend(a kernel.FlatArgs) error {
 	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func sinkRow(a sinkArgs, r int, entries []entry) {
 	}
 }
 
-// Unpack decodes entries into a workspace.
-func (*Device) Unpack(a kernel.UnpackArgs) error {
+// unpack decodes entries into a workspace.
+func unpack(a kernel.UnpackArgs) error {
 	l, err := layout.V4Of(a.Pool.Layout)
 	if err != nil {
 		return err
@@ -142,6 +142,3 @@ func (*Device) Unpack(a kernel.UnpackArgs) error {
 	}
 	return nil
 }
-
-// Combine concatenates the indices of two streams.
-func (*Device) Combine(a kernel.CombineArgs) error { return host.Combine(a) }

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// HyperPre computes the input of a sublayer from the streams, and the coefficients of its output.
-func (*Device) HyperPre(a kernel.HyperPreArgs) error {
+// hyperPre computes the input of a sublayer from the streams, and the coefficients of its output.
+func hyperPre(a kernel.HyperPreArgs) error {
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err
 	}
@@ -35,8 +35,8 @@ func (*Device) HyperPre(a kernel.HyperPreArgs) error {
 	return nil
 }
 
-// HyperSum computes the sum of the streams with given coefficients.
-func (*Device) HyperSum(a kernel.HyperSumArgs) error {
+// hyperSum computes the sum of the streams with given coefficients.
+func hyperSum(a kernel.HyperSumArgs) error {
 	if err := onlyF32("hyper sum", a.Out, a.X); err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func divide(a []float64, n, across, along int, eps float64) {
 	}
 }
 
-// HyperPost adds a sublayer's output to the streams.
-func (*Device) HyperPost(a kernel.HyperPostArgs) error {
+// hyperPost adds a sublayer's output to the streams.
+func hyperPost(a kernel.HyperPostArgs) error {
 	if err := onlyF32("hyper post", a.X, a.Sub); err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (*Device) HyperPost(a kernel.HyperPostArgs) error {
 	return nil
 }
 
-// HyperHead computes one row per token from the streams after the last layer.
-func (*Device) HyperHead(a kernel.HyperHeadArgs) error {
+// hyperHead computes one row per token from the streams after the last layer.
+func hyperHead(a kernel.HyperHeadArgs) error {
 	if err := onlyF32("hyper head", a.Out, a.X); err != nil {
 		return err
 	}
@@ -149,8 +149,8 @@ func (*Device) HyperHead(a kernel.HyperHeadArgs) error {
 	return nil
 }
 
-// HeadNorm computes RMSNorm of every head.
-func (*Device) HeadNorm(a kernel.HeadNormArgs) error {
+// headNorm computes RMSNorm of every head.
+func headNorm(a kernel.HeadNormArgs) error {
 	if err := onlyF32("head norm", a.X); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQuery rotates and quantises indexer queries, and multiplies the weights by their scales.
-func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
+// indexQuery rotates and quantises indexer queries, and multiplies the weights by their scales.
+func indexQuery(a kernel.IndexQueryArgs) error {
 	if err := onlyF32("index query", a.Q); err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	return nil
 }
 
-// Scores computes index scores over paged or gathered keys.
-func (*Device) Scores(a kernel.ScoreArgs) error {
+// scores computes index scores over paged or gathered keys.
+func scores(a kernel.ScoreArgs) error {
 	index, err := layout.IndexOf(a.Keys.Layout)
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ func pagedSlot(op string, table, tableRow kernel.Tensor, pageTokens, r, p int) (
 	return page*int32(pageTokens) + int32(p%pageTokens), nil
 }
 
-// Select sorts all scores: higher score first, lower position on a tie.
-func (*Device) Select(a kernel.SelectArgs) error {
+// selectBest sorts all scores: higher score first, lower position on a tie.
+func selectBest(a kernel.SelectArgs) error {
 	lens, k := host.I32(a.Lens), a.Out.Cols
 	for r := range a.Out.Rows {
 		out := host.RowI32(a.Out, r)
@@ -165,8 +165,8 @@ func best(scores []float32, k int) []int32 {
 	return all
 }
 
-// Locate converts positions to slots or to rows of gathered keys.
-func (*Device) Locate(a kernel.LocateArgs) error {
+// locate converts positions to slots or to rows of gathered keys.
+func locate(a kernel.LocateArgs) error {
 	for r := range a.Positions.Rows {
 		in, out := host.RowI32(a.Positions, r), host.RowI32(a.Out, r)
 		for i, p := range in {

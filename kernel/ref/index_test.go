@@ -59,12 +59,12 @@ func TestScores(t *testing.T) {
 	out := b.f32(2, 4, 7, 7, 7, 7, 7, 7, 7, 7)
 	args := kernel.ScoreArgs{Out: out, Q: q, W: b.f32(2, 2, 2, -3, 2, -3), Keys: pool, Table: b.i32(2, 2, 0, 0, 3, 1),
 		TableRow: b.i32(2, 1, 1, 1), Lens: b.i32(2, 1, 4, 3), Heads: 2}
-	b.must(b.Scores(args))
+	b.must(b.run(args))
 	b.near("row 0", host.RowF32(out, 0), 5, -4, 0, 4)
 	b.near("row 1", host.RowF32(out, 1), 5, -4, 0, 7)
 
 	args.SkipUpTo, args.Out = 3, b.f32(2, 4, 7, 7, 7, 7, 7, 7, 7, 7)
-	b.must(b.Scores(args))
+	b.must(b.run(args))
 	b.near("row 0 is longer than the selection", host.RowF32(args.Out, 0), 5, -4, 0, 4)
 	b.near("row 1 needs no scores", host.RowF32(args.Out, 1), 7, 7, 7, 7)
 }
@@ -82,7 +82,7 @@ func TestScoresOverGatheredKeys(t *testing.T) {
 	starts, lens := []int32{0, 0, 0, 10, 10}, []int32{8, 9, 10, 3, 4}
 	q := b.queries(1, slices.Repeat([][2]float32{{1, 0}}, 5)...)
 	out := b.f32(5, 10, slices.Repeat([]float32{-1}, 50)...)
-	b.must(b.Scores(kernel.ScoreArgs{Out: out, Q: q, W: b.f32(5, 1, 1, 1, 1, 1, 1), Keys: pool,
+	b.must(b.run(kernel.ScoreArgs{Out: out, Q: q, W: b.f32(5, 1, 1, 1, 1, 1, 1), Keys: pool,
 		Start: b.i32(5, 1, starts...), Lens: b.i32(5, 1, lens...), Heads: 1}))
 	for r := range starts {
 		for s, v := range host.RowF32(out, r) {
@@ -111,7 +111,7 @@ func TestIndexQueryQuantises(t *testing.T) {
 	out, err := kernel.New(&b.Device, kernel.E4M3, 1, 4*128)
 	b.must(err)
 	w := b.f32(1, 4)
-	b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 4, 1, -1, 2, 1),
+	b.must(b.run(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 4, 1, -1, 2, 1),
 		Angles: b.noRotation(1), Heads: 4, Pairing: kernel.HalfSplit}))
 	fold := 1 / math.Sqrt(512)
 	b.near("weights", host.F32(w), fold, -2*fold, 2*fold/(1<<22), fold/256)
@@ -129,7 +129,7 @@ func TestIndexQueryHadamard(t *testing.T) {
 	b := newBench(t)
 	q, out := b.f32(1, 128), b.f32(1, 128)
 	host.F32(q)[100] = 8 // beyond the rotated half
-	b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: b.f32(1, 1), Q: q, Weights: b.f32(1, 1, 1),
+	b.must(b.run(kernel.IndexQueryArgs{Out: out, W: b.f32(1, 1), Q: q, Weights: b.f32(1, 1, 1),
 		Angles: b.noRotation(1), Heads: 1, Pairing: kernel.HalfSplit, Hadamard: true}))
 	for i, v := range host.F32(out) {
 		// The transform rounds to bf16: 8/sqrt(128) = 0.70710678 becomes 0.70703125.
@@ -167,7 +167,7 @@ func TestSelect(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			out := b.i32(1, 3, 42, 42, 42)
-			b.must(b.Select(kernel.SelectArgs{Out: out, Scores: b.f32(1, len(c.scores), c.scores...),
+			b.must(b.run(kernel.SelectArgs{Out: out, Scores: b.f32(1, len(c.scores), c.scores...),
 				Lens: b.i32(1, 1, c.len)}))
 			b.ints("selection", host.I32(out), c.want...)
 		})
@@ -175,12 +175,12 @@ func TestSelect(t *testing.T) {
 	t.Run("without scores when every row is short", func(t *testing.T) {
 		b := newBench(t)
 		out := b.i32(2, 3, 42, 42, 42, 42, 42, 42)
-		b.must(b.Select(kernel.SelectArgs{Out: out, Lens: b.i32(2, 1, 3, 1)}))
+		b.must(b.run(kernel.SelectArgs{Out: out, Lens: b.i32(2, 1, 3, 1)}))
 		b.ints("selections", host.I32(out), 0, 1, 2, 0, -1, -1)
 	})
 	t.Run("a long row without scores is refused", func(t *testing.T) {
 		b := newBench(t)
-		if err := b.Select(kernel.SelectArgs{Out: b.i32(1, 3), Lens: b.i32(1, 1, 4)}); !errors.Is(err,
+		if err := b.run(kernel.SelectArgs{Out: b.i32(1, 3), Lens: b.i32(1, 1, 4)}); !errors.Is(err,
 			kernel.ErrArgument) {
 			t.Errorf("got %v, want ErrArgument", err)
 		}
@@ -198,7 +198,7 @@ func TestSelectAroundTopK(t *testing.T) {
 	}
 	for _, n := range []int{0, 1, k - 1, k, k + 1} {
 		out := b.i32(1, k)
-		b.must(b.Select(kernel.SelectArgs{Out: out, Scores: scores, Lens: b.i32(1, 1, int32(n))}))
+		b.must(b.run(kernel.SelectArgs{Out: out, Scores: scores, Lens: b.i32(1, 1, int32(n))}))
 		for i, p := range host.I32(out) {
 			want := int32(i + max(n-k, 0))
 			if i >= n {
@@ -217,18 +217,18 @@ func TestLocate(t *testing.T) {
 	b := newBench(t)
 	positions := b.i32(2, 5, 0, 63, -1, 64, 100, 5, -1, -1, -1, 0)
 	out := b.i32(2, 5)
-	b.must(b.Locate(kernel.LocateArgs{Out: out, Positions: positions, Table: b.i32(2, 2, 9, 9, 7, 3),
+	b.must(b.run(kernel.LocateArgs{Out: out, Positions: positions, Table: b.i32(2, 2, 9, 9, 7, 3),
 		TableRow: b.i32(2, 1, 1, 0), PageTokens: 64}))
 	b.ints("paged", host.I32(out), 448, 511, -1, 192, 228, 581, -1, -1, -1, 576)
-	b.must(b.Locate(kernel.LocateArgs{Out: out, Positions: positions, Offset: b.i32(2, 1, 0, 10)}))
+	b.must(b.run(kernel.LocateArgs{Out: out, Positions: positions, Offset: b.i32(2, 1, 0, 10)}))
 	b.ints("ragged", host.I32(out), 0, 63, -1, 64, 100, 15, -1, -1, -1, 10)
-	b.must(b.Locate(kernel.LocateArgs{Out: positions, Positions: positions, Offset: b.i32(2, 1, 1, 2)}))
+	b.must(b.run(kernel.LocateArgs{Out: positions, Positions: positions, Offset: b.i32(2, 1, 1, 2)}))
 	b.ints("in place", host.I32(positions), 1, 64, -1, 65, 101, 7, -1, -1, -1, 2)
 	for _, bad := range []kernel.LocateArgs{
 		{Out: out, Positions: b.i32(2, 5, 128), Table: b.i32(1, 2, 7, 3), TableRow: b.i32(2, 1), PageTokens: 64},
 		{Out: out, Positions: b.i32(2, 5, 0), Table: b.i32(1, 2, 7, 3), TableRow: b.i32(2, 1, 1), PageTokens: 64},
 	} {
-		if err := b.Locate(bad); !errors.Is(err, kernel.ErrArgument) {
+		if err := b.run(bad); !errors.Is(err, kernel.ErrArgument) {
 			t.Errorf("outside the table: got %v, want ErrArgument", err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestGatherIndex(t *testing.T) {
 			}
 			slots := []int32{11, 0, 5, 5}
 			out := b.pool(kind, l.PageBytes(6), 1, 6)
-			b.must(b.GatherIndex(kernel.IndexGatherArgs{Out: out, Slots: b.i32(4, 1, slots...), Pool: pool}))
+			b.must(b.run(kernel.IndexGatherArgs{Out: out, Slots: b.i32(4, 1, slots...), Pool: pool}))
 			got, want := make([]float32, layout.IndexDim), make([]float32, layout.IndexDim)
 			for i, s := range slots {
 				l.Decode(got, host.Page(out, 0), 6, i)
@@ -261,7 +261,7 @@ func TestGatherIndex(t *testing.T) {
 					t.Errorf("gathered key %d differs from slot %d", i, s)
 				}
 			}
-			err = b.GatherIndex(kernel.IndexGatherArgs{Out: out, Slots: b.i32(1, 1, 12), Pool: pool})
+			err = b.run(kernel.IndexGatherArgs{Out: out, Slots: b.i32(1, 1, 12), Pool: pool})
 			if !errors.Is(err, kernel.ErrArgument) {
 				t.Errorf("slot 12 of 12: got %v, want ErrArgument", err)
 			}

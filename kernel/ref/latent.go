@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Absorb projects queries into latent space.
-func (d *Device) Absorb(a kernel.AbsorbArgs) error {
+// absorb projects queries into latent space.
+func absorb(d *Device, a kernel.AbsorbArgs) error {
 	if err := onlyF32("absorb", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -40,8 +40,8 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	return nil
 }
 
-// Expand projects attention outputs out of latent space.
-func (d *Device) Expand(a kernel.ExpandArgs) error {
+// expand projects attention outputs out of latent space.
+func expand(d *Device, a kernel.ExpandArgs) error {
 	if err := onlyF32("expand", a.Out, a.U); err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Convolve computes causal convolutions over the rows of each sequence.
-func (*Device) Convolve(a kernel.ConvArgs) error {
+// convolve computes causal convolutions over the rows of each sequence.
+func convolve(a kernel.ConvArgs) error {
 	if err := onlyF32("convolve", a.Out, a.X); err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func copyRows(to kernel.Tensor, rows [][]float32) {
 	}
 }
 
-// Delta computes the gated delta rule, row by row or in chunks of positions.
-func (*Device) Delta(a kernel.DeltaArgs) error {
+// delta computes the gated delta rule, row by row or in chunks of positions.
+func delta(a kernel.DeltaArgs) error {
 	if err := onlyF32("delta rule", a.Out, a.Q, a.K, a.V); err != nil {
 		return err
 	}
@@ -291,8 +291,8 @@ func (d *deltaHead) chunk(rows []int32) {
 	}
 }
 
-// GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
-func (*Device) GatedNorm(a kernel.GatedNormArgs) error {
+// gatedNorm normalises every head and multiplies it by the sigmoid of its gate.
+func gatedNorm(a kernel.GatedNormArgs) error {
 	if err := onlyF32("gated norm", a.Out, a.X, a.Gate); err != nil {
 		return err
 	}
@@ -313,8 +313,8 @@ func (*Device) GatedNorm(a kernel.GatedNormArgs) error {
 	return nil
 }
 
-// MeanStreams computes the mean of the residual streams.
-func (*Device) MeanStreams(a kernel.MeanStreamsArgs) error {
+// meanStreams computes the mean of the residual streams.
+func meanStreams(a kernel.MeanStreamsArgs) error {
 	if err := onlyF32("mean of streams", a.Out, a.X); err != nil {
 		return err
 	}
@@ -328,8 +328,8 @@ func (*Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	return nil
 }
 
-// LayerNorm computes LayerNorm of every row.
-func (*Device) LayerNorm(a kernel.LayerNormArgs) error {
+// layerNormRows computes LayerNorm of every row.
+func layerNormRows(a kernel.LayerNormArgs) error {
 	if err := onlyF32("layer norm", a.Out, a.X); err != nil {
 		return err
 	}
@@ -339,6 +339,3 @@ func (*Device) LayerNorm(a kernel.LayerNormArgs) error {
 	}
 	return nil
 }
-
-// Spread converts pools to the slots of their tokens.
-func (*Device) Spread(a kernel.SpreadArgs) error { return host.Spread(a) }

@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Route chooses experts by the sigmoid of their logits.
-func (*Device) Route(a kernel.RouteArgs) error {
+// route chooses experts by the sigmoid of their logits.
+func route(a kernel.RouteArgs) error {
 	experts, k := a.Logits.Cols, a.IDs.Cols
 	scores, biased := make([]float64, experts), make([]float64, experts)
 	bias := host.RowF32(a.Bias, 0)
@@ -86,8 +86,8 @@ func argmax(v []float64) int {
 	return best
 }
 
-// Experts computes the chosen experts of each row.
-func (d *Device) Experts(a kernel.ExpertArgs) error {
+// experts computes the chosen experts of each row.
+func experts(d *Device, a kernel.ExpertArgs) error {
 	if err := onlyF32("experts", a.Out, a.X); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 func (b *bench) route(logits, bias []float32, k, groups, keep int, normalize bool, scale float32) ([]int32, []float32) {
 	b.Helper()
 	ids, w := b.i32(1, k), b.f32(1, k)
-	b.must(b.Route(kernel.RouteArgs{IDs: ids, Weights: w, Logits: b.f32(1, len(logits), logits...),
+	b.must(b.run(kernel.RouteArgs{IDs: ids, Weights: w, Logits: b.f32(1, len(logits), logits...),
 		Bias: b.f32(1, len(bias), bias...), Groups: groups, KeepGroups: keep, Normalize: normalize, Scale: scale}))
 	return host.I32(ids), host.F32(w)
 }
@@ -79,7 +79,7 @@ func TestRouterRefusesImpossibleChoices(t *testing.T) {
 func TestGate(t *testing.T) {
 	b := newBench(t)
 	out := b.f32(1, 3)
-	b.must(b.Gate(kernel.GateArgs{Out: out, Gate: b.f32(1, 3, 2, -2, 0), Up: b.f32(1, 3, 3, 3, 9)}))
+	b.must(b.run(kernel.GateArgs{Out: out, Gate: b.f32(1, 3, 2, -2, 0), Up: b.f32(1, 3, 3, 3, 9)}))
 	b.near("gate", host.F32(out), 5.2847825, -0.7152175, 0)
 }
 
@@ -96,11 +96,11 @@ func TestExperts(t *testing.T) {
 	args := kernel.ExpertArgs{Out: b.f32(2, 1, 100, 0), X: b.f32(2, 1, 2, 2), IDs: b.i32(2, 2, 1, 0, 1, 1),
 		Weights: b.f32(2, 2, 0.5, 0.25, 1, 2),
 		Experts: b.experts([]kernel.Weight{w(1), w(0.5)}, []kernel.Weight{w(1), w(2)}, []kernel.Weight{w(10), w(1)})}
-	b.must(b.Experts(args))
+	b.must(b.run(args))
 	e0, e1 := 10*2*sigmoid(2)*2, 1*sigmoid(1)*4
 	b.near("rows", host.F32(args.Out), 100+0.5*e1+0.25*e0, 3*e1)
 	args.IDs = b.i32(2, 2, 1, 2, 0, 0)
-	if err := b.Experts(args); !errors.Is(err, kernel.ErrArgument) {
+	if err := b.run(args); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("expert 2 of 2: got %v, want ErrArgument", err)
 	}
 }
@@ -116,7 +116,7 @@ func TestExpertSumIsRoundedOnce(t *testing.T) {
 		Weights: b.f32(1, 3, 1, 1, -1),
 		Experts: b.experts([]kernel.Weight{w(1), w(1)}, []kernel.Weight{w(1.0 / 64), w(1.0 / 64)},
 			[]kernel.Weight{w(big / 64), w(1.0 / 64)})}
-	b.must(b.Experts(one))
+	b.must(b.run(one))
 	b.near("sum", host.F32(one.Out), 1)
 }
 
@@ -133,9 +133,9 @@ func TestMultiplyAppliesBlockScales(t *testing.T) {
 	host.F32(x)[0], host.F32(x)[128] = 1, 1
 	w := b.prepare(kernel.Weight{Data: data, Scale: b.f32(2, 2, 1, 10, 100, 1000), BlockRows: 128, BlockCols: 128},
 		kernel.Projected)
-	b.must(b.Multiply(kernel.MultiplyArgs{Out: y, X: x, W: w}))
+	b.must(b.run(kernel.MultiplyArgs{Out: y, X: x, W: w}))
 	v := host.F32(y)
 	b.near("rows 0, 127, 128, 129", []float32{v[0], v[127], v[128], v[129]}, 22, 22, 2200, 2200)
-	b.must(b.Multiply(kernel.MultiplyArgs{Out: y, X: x, W: w, Accumulate: true}))
+	b.must(b.run(kernel.MultiplyArgs{Out: y, X: x, W: w, Accumulate: true}))
 	b.near("twice", []float32{v[0], v[128]}, 44, 4400)
 }

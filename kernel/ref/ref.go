@@ -5,6 +5,9 @@ package ref
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	"sparrow/internal/device/host"
 	"sparrow/internal/num"
@@ -41,8 +44,30 @@ func Backends() []kernel.Backend {
 // Name returns the registered name.
 func (*Device) Name() string { return "ref" }
 
-// Do runs an operation by its method.
-func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
+// Do runs an operation whose arguments were checked.
+func (d *Device) Do(op kernel.Op) error { return operations.Do(d, op) }
+
+// Operations returns the types of the operations that the reference defines, in any order.
+func Operations() []reflect.Type { return slices.Collect(maps.Keys(operations)) }
+
+// operations has the definition of every operation.
+var operations = kernel.NewOpTable(
+	of(host.Accept), of(host.Combine), of(host.Put), of(host.Spread), of(host.Take), of(host.Tally),
+	of(addEngram), of(angles), of(blockMax), of(candidates), of(compress), of(convertPages), of(convolve),
+	of(delta), of(dualAttend), of(embed), of(flatAttend), of(gateRows), of(gatedNorm), of(gatherIndex),
+	of(gatherRows), of(headNorm), of(hyperHead), of(hyperPost), of(hyperPre), of(hyperSum), of(indexQuery),
+	of(layerNormRows), of(locate), of(meanStreams), of(norm), of(readTable), of(rotateRows), of(route),
+	of(routeHash), of(routeRoot), of(sample), of(scores), of(selectBest), of(storeIndex), of(unpack),
+	kernel.Runs(absorb), kernel.Runs(denseAttend), kernel.Runs(expand), kernel.Runs(experts),
+	kernel.Runs(latentAttend), kernel.Runs(multiply), kernel.Runs(project), kernel.Runs(sparseAttend),
+	kernel.Runs(storeEntries), kernel.Runs(storeKeys), kernel.Runs(storeRows),
+	kernel.Runs(func(d *Device, a kernel.CopyArgs) error { return d.Copy(a) }),
+)
+
+// of makes an entry of an operation that does not depend on the fields of the device.
+func of[A kernel.Op](run func(A) error) kernel.Entry[*Device] {
+	return kernel.Runs(func(_ *Device, a A) error { return run(a) })
+}
 
 // Activation is float32.
 func (*Device) Activation() kernel.DType { return kernel.F32 }

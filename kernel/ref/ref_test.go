@@ -21,6 +21,9 @@ type bench struct {
 
 func newBench(t *testing.T) *bench { return &bench{T: t} }
 
+// run checks and runs an operation.
+func (b *bench) run(op kernel.Op) error { return kernel.Do(&b.Device, op) }
+
 func (b *bench) must(err error) {
 	b.Helper()
 	if err != nil {
@@ -114,7 +117,7 @@ func (b *bench) ints(what string, got []int32, want ...int32) {
 func TestNorm(t *testing.T) {
 	b := newBench(t)
 	out := b.f32(2, 2)
-	b.must(b.Norm(kernel.NormArgs{Out: out, X: b.f32(2, 2, 3, -4, 0, 0), Weight: b.f32(1, 2, 10, 0.5), Eps: 12.5}))
+	b.must(b.run(kernel.NormArgs{Out: out, X: b.f32(2, 2, 3, -4, 0, 0), Weight: b.f32(1, 2, 10, 0.5), Eps: 12.5}))
 	b.near("norm", host.F32(out), 6, -0.4, 0, 0)
 }
 
@@ -141,7 +144,7 @@ func TestIndexKeyIsLayerNormalisedWithBias(t *testing.T) {
 		host.F32(w)[i], host.F32(bias)[i] = 2, 0.25
 	}
 	pool := b.indexPool(layout.IndexF32Row512, 1, 4)
-	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: bias, Eps: 0, Angles: b.noRotation(1),
+	b.must(b.run(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: bias, Eps: 0, Angles: b.noRotation(1),
 		Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, 2), Pool: pool}))
 	got := make([]float32, 128)
 	layout.IndexF32{}.Decode(got, host.Page(pool, 0), 4, 2)
@@ -161,9 +164,9 @@ func TestPaddingIsNotStored(t *testing.T) {
 	b := newBench(t)
 	index, main := b.indexPool(layout.IndexPage132, 1, 4), b.mainPool(layout.FP8Row656, 1, 4)
 	one := func(n int) kernel.Tensor { return b.f32(1, n, slices.Repeat([]float32{1}, n)...) }
-	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: one(128), Weight: one(128), Bias: one(128), Eps: 1,
+	b.must(b.run(kernel.IndexStoreArgs{Key: one(128), Weight: one(128), Bias: one(128), Eps: 1,
 		Angles: b.noRotation(1), Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, -1), Pool: index}))
-	b.must(b.StoreRows(kernel.StoreArgs{KV: one(576), Norm: one(512), Eps: 1, Angles: b.noRotation(1),
+	b.must(b.run(kernel.StoreArgs{KV: one(576), Norm: one(512), Eps: 1, Angles: b.noRotation(1),
 		Slots: b.i32(1, 1, -1), Pool: main}))
 	for _, p := range []kernel.Pool{index, main} {
 		for i, v := range host.Page(p, 0) {
@@ -185,7 +188,7 @@ func TestIndexPageAddresses(t *testing.T) {
 		host.F32(w)[i] = 3
 	}
 	pool := b.indexPool(layout.IndexPage132, 3, 64)
-	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: b.f32(1, 128), Eps: 0, Angles: b.noRotation(1),
+	b.must(b.run(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: b.f32(1, 128), Eps: 0, Angles: b.noRotation(1),
 		Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, 130), Pool: pool}))
 	mem := host.Bytes(pool.Mem)
 	if got := num.FromE4M3(mem[17152]); got != 384 {
@@ -219,7 +222,7 @@ func TestStoreRows(t *testing.T) {
 	angles := b.noRotation(1)
 	host.F32(angles)[0], host.F32(angles)[32] = 0, 1
 	pool := b.mainPool(layout.FP8Row656, 2, 3)
-	b.must(b.StoreRows(kernel.StoreArgs{KV: kv, Norm: norm, Eps: 0, Angles: angles, Slots: b.i32(1, 1, 4), Pool: pool}))
+	b.must(b.run(kernel.StoreArgs{KV: kv, Norm: norm, Eps: 0, Angles: angles, Slots: b.i32(1, 1, 4), Pool: pool}))
 	row := host.Page(pool, 1)[656:][:656] // slot 4 is token 1 of page 1
 	scale := math.Float32frombits(binary.LittleEndian.Uint32(row[512:]))
 	if got := num.FromE4M3(row[0]) * scale; got != 0.5 {

@@ -7,9 +7,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Angles computes the cosines and sines of every row's rotation. The product of position and frequency is rounded to
+// angles computes the cosines and sines of every row's rotation. The product of position and frequency is rounded to
 // float32, as in every public implementation; cosine and sine of that angle are exact.
-func (*Device) Angles(a kernel.AngleArgs) error {
+func angles(a kernel.AngleArgs) error {
 	pos, freq := host.I32(a.Positions), host.RowF32(a.InvFreq, 0)
 	for t := range a.Out.Rows {
 		out := host.RowF32(a.Out, t)
@@ -22,8 +22,8 @@ func (*Device) Angles(a kernel.AngleArgs) error {
 	return nil
 }
 
-// Rotate applies RoPE in place.
-func (*Device) Rotate(a kernel.RotateArgs) error {
+// rotateRows applies RoPE in place.
+func rotateRows(a kernel.RotateArgs) error {
 	if err := onlyF32("rotate", a.X); err != nil {
 		return err
 	}

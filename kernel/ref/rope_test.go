@@ -14,7 +14,7 @@ import (
 func TestAngles(t *testing.T) {
 	b := newBench(t)
 	out := b.f32(2, 4)
-	b.must(b.Angles(kernel.AngleArgs{Out: out, Positions: b.i32(2, 1, 2, 0), InvFreq: b.f32(1, 2, math.Pi/4, 0),
+	b.must(b.run(kernel.AngleArgs{Out: out, Positions: b.i32(2, 1, 2, 0), InvFreq: b.f32(1, 2, math.Pi/4, 0),
 		Scale: 3}))
 	b.near("position 2", host.RowF32(out, 0), 0, 3, 3, 0)
 	b.near("position 0", host.RowF32(out, 1), 3, 3, 0, 0)
@@ -33,7 +33,7 @@ func TestPairings(t *testing.T) {
 	} {
 		b := newBench(t)
 		x := b.f32(1, 10, 9, 1, 2, 3, 4, 9, 5, 6, 7, 8)
-		b.must(b.Rotate(kernel.RotateArgs{X: x, Angles: b.f32(1, 4, 0, 1, 1, 0), Heads: 2, HeadDim: 5, Offset: 1,
+		b.must(b.run(kernel.RotateArgs{X: x, Angles: b.f32(1, 4, 0, 1, 1, 0), Heads: 2, HeadDim: 5, Offset: 1,
 			Pairing: c.pairing}))
 		b.near(c.pairing.String(), host.F32(x), c.want...)
 	}
@@ -44,7 +44,7 @@ func TestPairings(t *testing.T) {
 func TestRotationSign(t *testing.T) {
 	b := newBench(t)
 	x := b.f32(1, 2, 1, 2)
-	b.must(b.Rotate(kernel.RotateArgs{X: x, Angles: b.f32(1, 2, 0.8660254, 0.5), Heads: 1, HeadDim: 2,
+	b.must(b.run(kernel.RotateArgs{X: x, Angles: b.f32(1, 2, 0.8660254, 0.5), Heads: 1, HeadDim: 2,
 		Pairing: kernel.Interleaved}))
 	b.near("30 degrees", host.F32(x), -0.1339746, 2.2320508)
 }
@@ -65,7 +65,7 @@ func TestIndexerRotatesItsFirstHalf(t *testing.T) {
 		for i := range layout.RopeDim / 2 {
 			host.F32(angles)[layout.RopeDim/2+i] = 1
 		}
-		b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 1, 1), Angles: angles,
+		b.must(b.run(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 1, 1), Angles: angles,
 			Heads: 1, Pairing: c.pairing}))
 		for i, v := range host.F32(out) {
 			want := 0.0

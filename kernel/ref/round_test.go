@@ -66,7 +66,7 @@ func TestRoundedProducts(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := floats(1, 1)
-		if err := c.dev.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: m}); err != nil {
+		if err := c.dev.Do(kernel.MultiplyArgs{Out: out, X: x, W: m}); err != nil {
 			t.Fatal(err)
 		}
 		if got := host.F32(out)[0]; math.Abs(float64(got-c.want)) > 1e-6 {

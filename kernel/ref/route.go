@@ -15,8 +15,8 @@ func rootScore(z float32) float64 {
 	return float64(float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))))))
 }
 
-// RouteRoot chooses experts by the square root of softplus.
-func (*Device) RouteRoot(a kernel.RootRouteArgs) error {
+// routeRoot chooses experts by the square root of softplus.
+func routeRoot(a kernel.RootRouteArgs) error {
 	bias := host.RowF32(a.Bias, 0)
 	biased := make([]float64, a.Logits.Cols)
 	for t := range a.Logits.Rows {
@@ -34,8 +34,8 @@ func (*Device) RouteRoot(a kernel.RootRouteArgs) error {
 	return nil
 }
 
-// RouteHash looks experts up by token.
-func (*Device) RouteHash(a kernel.HashRouteArgs) error {
+// routeHash looks experts up by token.
+func routeHash(a kernel.HashRouteArgs) error {
 	tokens := host.I32(a.Tokens)
 	for t := range a.Logits.Rows {
 		token := int(tokens[t*a.Tokens.Stride])

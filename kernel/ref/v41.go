@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// BlockMax computes the largest score of every block of keys.
-func (*Device) BlockMax(a kernel.BlockMaxArgs) error {
+// blockMax computes the largest score of every block of keys.
+func blockMax(a kernel.BlockMaxArgs) error {
 	if err := host.CheckBlocks(&a); err != nil {
 		return err
 	}
@@ -19,8 +19,8 @@ func (*Device) BlockMax(a kernel.BlockMaxArgs) error {
 	return nil
 }
 
-// ReadTable looks rows up.
-func (*Device) ReadTable(a kernel.TableArgs) error {
+// readTable looks rows up.
+func readTable(a kernel.TableArgs) error {
 	if err := onlyF32("read table", a.Out); err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func (*Device) ReadTable(a kernel.TableArgs) error {
 	return nil
 }
 
-// AddEngram adds the value of the n-gram tables, multiplied by a gate, to every residual stream.
-func (*Device) AddEngram(a kernel.EngramArgs) error {
+// addEngram adds the value of the n-gram tables, multiplied by a gate, to every residual stream.
+func addEngram(a kernel.EngramArgs) error {
 	if err := onlyF32("engram", a.X, a.KV); err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"sparrow/layout"
 )
 
-// LatentAttend computes attention over every key of a sequence.
-func (d *Device) LatentAttend(a kernel.LatentArgs) error {
+// latentAttend computes attention over every key of a sequence.
+func latentAttend(d *Device, a kernel.LatentArgs) error {
 	if err := onlyF32("latent attend", a.Out, a.Q); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (p *promptBench) prompt(n int) {
 	forms := make([]turns.Form, 2)
 	chunks := (n + size - 1) / size
 	each := (chunks + 3) / 4
-	for p.Loop() {
+	for p.B.Loop() {
 		for first := 0; first < chunks; first += each {
 			many := min(each, chunks-first)
 			from := (first + many/2) * size
@@ -123,7 +123,7 @@ func (p *promptBench) prompt(n int) {
 		}
 	}
 	for i := range sums {
-		sums[i] /= time.Duration(p.N)
+		sums[i] /= time.Duration(p.B.N)
 	}
 	p.Report(sums[:], forms...)
 }
@@ -165,7 +165,7 @@ func BenchmarkPrompt(b *testing.B) {
 			p.w = Weights{Ratio: ratio, Sinks: sinks}
 			p.c = Cache{Window: window, Extra: pool(ratio)}
 			for _, n := range []int{512, 4 << 10, 13 << 10, longest} {
-				t.Run(fmt.Sprintf("ratio %d/%d", ratio, n), func(b *testing.B) {
+				t.B.Run(fmt.Sprintf("ratio %d/%d", ratio, n), func(b *testing.B) {
 					q := *p
 					q.Bench = t.On(b)
 					q.prompt(n)

@@ -118,7 +118,7 @@ func BenchmarkShortPrompt(b *testing.B) {
 				l.Encode(page, slot, row[:layout.RowDim])
 			})}
 			for _, n := range []int{128, 256, 512, 1024, 2048} {
-				t.Run(fmt.Sprintf("%d heads, %v/%d", c.heads, c.kind, n), func(b *testing.B) {
+				t.B.Run(fmt.Sprintf("%d heads, %v/%d", c.heads, c.kind, n), func(b *testing.B) {
 					t := t.On(b)
 					dense, free := newShortPrompt(t, w, cache, n, plan.Policy{})
 					defer free()

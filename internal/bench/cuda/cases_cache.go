@@ -58,7 +58,7 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 				Rotary: h.rotary(), Latent: putAll(h, latent), Key: putAll(h, key), Positions: putAll(h, positions),
 				Slots: putAll(h, slots), LatentStride: 512, KeyStride: 64, Tokens: int32(tokens), KScale: 1,
 			}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.WriteMain(s, kind, &args) },
+			return Set{func(s *cuda.Stream) error { return cuda.WriteMain(h.rig.Kernels, s, kind, &args) },
 				func(r *reader) error {
 					pool, want := r.bytes(args.Pool.Base, size), make([]byte, m.RowBytes())
 					for t, slot := range slots {
@@ -93,11 +93,11 @@ func (h *holder) rotary() cuda.RotaryView {
 // gatherSet returns a set that copies the rows of a pool in the order of a list of slots. convert returns the expected
 // bytes of the row from a slot.
 func gatherSet(h *holder, pool cuda.PoolView, rowBytes, count int,
-	launch func(*cuda.Stream, *cuda.GatherSlotsArgs) error, convert func(slot int) []byte) Set {
+	launch func(*cuda.Kernels, *cuda.Stream, *cuda.GatherSlotsArgs) error, convert func(slot int) []byte) Set {
 	slots := h.permutation(int(pool.Slots))[:count]
 	args := cuda.GatherSlotsArgs{Pool: pool, Source: cuda.SlotListView{Slots: putAll(h, slots)},
 		Rows: h.output(rowBytes * count), RowBytes: int64(rowBytes), Count: int32(count), KScale: 1}
-	return Set{func(s *cuda.Stream) error { return launch(s, &args) }, func(r *reader) error {
+	return Set{func(s *cuda.Stream) error { return launch(h.rig.Kernels, s, &args) }, func(r *reader) error {
 		for i := 0; i < len(slots); i += 61 {
 			if err := r.same(fmt.Sprintf("row %d", i), args.Rows.Add(int64(i*rowBytes)),
 				convert(int(slots[i]))); err != nil {
@@ -132,9 +132,10 @@ func gatherCase(kind layout.Kind, count int) Case {
 		Bytes: float64(count) * float64(row+4+layout.BF16RowBytes),
 		New: func(h *holder) Set {
 			pool, page := mainPool(h, kind, count)
-			return gatherSet(h, pool, layout.BF16RowBytes, count, func(s *cuda.Stream, a *cuda.GatherSlotsArgs) error {
-				return h.rig.Kernels.GatherSlots(s, kind, a)
-			}, func(slot int) []byte {
+			launch := func(k *cuda.Kernels, s *cuda.Stream, a *cuda.GatherSlotsArgs) error {
+				return cuda.GatherSlots(k, s, kind, a)
+			}
+			return gatherSet(h, pool, layout.BF16RowBytes, count, launch, func(slot int) []byte {
 				v, out := make([]float32, 576), make([]byte, layout.BF16RowBytes)
 				m.Decode(v, page, slot%64)
 				layout.BF16{}.Encode(out, 0, v)
@@ -155,7 +156,7 @@ func rawToBlockCase(count int) Case {
 				layout.RawToBlock(out, page[slot%64*layout.RawRowBytes:][:layout.RawRowBytes], 1)
 				return out
 			}
-			return gatherSet(h, pool, layout.BlockRowBytes, count, h.rig.Kernels.RawToBlockSlots, convert)
+			return gatherSet(h, pool, layout.BlockRowBytes, count, cuda.RawToBlockSlots, convert)
 		},
 	}
 }
@@ -174,7 +175,7 @@ func gatherV4Case(count int) Case {
 		Case:  titled("gather_slots_v4", "%d rows", count),
 		Bytes: float64(count) * (584 + 4 + 1024), New: func(h *holder) Set {
 			page := v4Page(h)
-			return gatherSet(h, pooled(h, page, count), 1024, count, h.rig.Kernels.GatherV4Slots,
+			return gatherSet(h, pooled(h, page, count), 1024, count, cuda.GatherV4Slots,
 				func(slot int) []byte { return expect.DecodeV4(page, 64, slot%64) })
 		},
 	}
@@ -191,7 +192,7 @@ func writeV4Case(tokens int) Case {
 				Rotary: h.rotary(), Rows: putAll(h, rows), Positions: putAll(h, positions), Slots: putAll(h, slots),
 				RowStride: 512, Tokens: int32(tokens),
 			}
-			return launching(h, (*cuda.Kernels).WriteV4, &args, func(r *reader) error {
+			return launching(h, cuda.WriteV4, &args, func(r *reader) error {
 				want := bytes.Repeat([]byte{poisoned}, size)
 				for t, slot := range slots {
 					page := want[int64(slot)/256*cuda.V4PageBytes(256):]
@@ -215,7 +216,7 @@ func combineCase(tokens, ks, ke int) Case {
 				Rows: h.output(4 * tokens * width), Lengths: h.output(4 * tokens),
 				WindowStride: int64(ks), ExtraStride: int64(ke), Tokens: int32(tokens), WindowWidth: int32(ks),
 				ExtraWidth: int32(ke), WindowRows: int32(tokens * ks)}
-			return launching(h, (*cuda.Kernels).CombineV4, &args, func(r *reader) error {
+			return launching(h, cuda.CombineV4, &args, func(r *reader) error {
 				var want []int32
 				for t := range tokens {
 					want = append(want, expect.Combine(window[t*ks:][:ks], extra[t*ke:][:ke-1],

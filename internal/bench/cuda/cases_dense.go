@@ -63,7 +63,7 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 				d.args, h.err = d.Encode(h.rig.Device)
 			}
 			return Set{func(s *cuda.Stream) error {
-				return h.rig.Kernels.DenseAttend(s, d.Nope, d.Values, &d.args)
+				return cuda.DenseAttend(h.rig.Kernels, s, d.Nope, d.Values, &d.args)
 			}, d.check}
 		},
 	}

@@ -154,19 +154,19 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 	pairs := rows * expertTop
 	inner := span{e.args.Inner, pairs * int(e.args.InnerPitch)}
 	results := span{e.args.Results, pairs * expertHidden * 2}
-	gateUpOf := func(s *cuda.Stream) error { return k.MultiplyGateUp(s, shape, &e.args) }
-	launch := overlapping(func(s *cuda.Stream) error { return k.RunExperts(s, shape, &e.args) })
+	gateUpOf := func(s *cuda.Stream) error { return cuda.MultiplyGateUp(k, s, shape, &e.args) }
+	launch := overlapping(func(s *cuda.Stream) error { return cuda.RunExperts(k, s, shape, &e.args) })
 	switch name {
 	case "experts_gate_up":
 		h.outputs, launch = append(h.outputs, inner), gateUpOf
 	case "experts_down":
 		h.outputs = append(h.outputs, results)
-		launch = func(s *cuda.Stream) error { return k.MultiplyDown(s, shape, &e.args) }
+		launch = func(s *cuda.Stream) error { return cuda.MultiplyDown(k, s, shape, &e.args) }
 	default:
 		h.outputs = append(h.outputs, inner, results)
 	}
 	if h.err == nil && name != "experts" {
-		h.err = k.PrepareExperts(h.rig.Stream, shape, &e.args)
+		h.err = cuda.PrepareExperts(k, h.rig.Stream, shape, &e.args)
 	}
 	if h.err == nil && name == "experts_down" {
 		h.err = gateUpOf(h.rig.Stream)

@@ -23,7 +23,7 @@ func writeKeyCase(tokens int) Case {
 				Beta: putAll(h, beta), Positions: putAll(h, positions), Slots: putAll(h, slots), Epsilon: 1e-6,
 				KeyStride: 128, Tokens: int32(tokens),
 			}
-			return launching(h, (*cuda.Kernels).WriteIndexKeys, &args, func(r *reader) error {
+			return launching(h, cuda.WriteIndexKeys, &args, func(r *reader) error {
 				want := bytes.Repeat([]byte{poisoned}, size)
 				for t, slot := range slots {
 					v := expect.Widen(keys[t*128:][:128])
@@ -51,7 +51,7 @@ func queryCase(tokens, heads int) Case {
 				Tokens: int32(tokens), Heads: int32(heads), PaddedHeads: int32(heads),
 				WeightScale: float32(1 / math.Sqrt(float64(heads)*128)),
 			}
-			return launching(h, (*cuda.Kernels).PrepareIndexQueries, &args, func(r *reader) error {
+			return launching(h, cuda.PrepareIndexQueries, &args, func(r *reader) error {
 				codes, folded := make([]byte, len(queries)), make([]float32, rows)
 				for row := range rows {
 					v := expect.Widen(queries[row*128:][:128])
@@ -87,7 +87,7 @@ func gatherIndexCase(count int) Case {
 				Source: cuda.SlotListView{Slots: putAll(h, slots)}, Keys: h.output(count * 128),
 				Scales: h.output(count * 4), Count: int32(count),
 			}
-			return launching(h, (*cuda.Kernels).GatherIndexSlots, &args, func(r *reader) error {
+			return launching(h, cuda.GatherIndexSlots, &args, func(r *reader) error {
 				var keys, scales []byte
 				for _, slot := range slots {
 					keys = append(keys, layout.IndexFP8{}.Key(page, int(slot)%64)...)

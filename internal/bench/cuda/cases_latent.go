@@ -73,7 +73,7 @@ func latentCase(kind layout.Kind, rows, heads, keys, split int) Case {
 			}
 			x.finish(rows, heads, segments, blocks)
 			return Set{overlapping(func(s *cuda.Stream) error {
-				return x.rig.Kernels.LatentAttend(s, kind, &x.args)
+				return cuda.LatentAttend(x.rig.Kernels, s, kind, &x.args)
 			}), x.check}
 		},
 	}

@@ -92,7 +92,7 @@ func foldedCase(rows int) Case {
 			codes, scales := cuda.FoldedBytes(packedColumns, packedK)
 			a.To, a.ScalesTo = h.alloc(int(codes)), h.alloc(int(scales))
 			if h.err == nil {
-				h.err = h.rig.Kernels.Fold(h.rig.Stream, &a)
+				h.err = cuda.Fold(h.rig.Kernels, h.rig.Stream, &a)
 			}
 			p.Product = cuda.Product{Type: cuda.ProductFP8, Weight: a.To, WeightScales: a.ScalesTo,
 				Input:        h.operand(cuda.ProductFP8, rows*packedK),
@@ -108,7 +108,7 @@ func foldedCase(rows int) Case {
 			if h.err == nil {
 				calls, h.err = p.EncodeFolded(h.rig.Device, scratch)
 			}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.MultiplyFolded(s, &calls) }, p.check}
+			return Set{func(s *cuda.Stream) error { return cuda.MultiplyFolded(h.rig.Kernels, s, &calls) }, p.check}
 		},
 	}
 }
@@ -208,7 +208,7 @@ func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
 	}
 	a.To = h.alloc(int(p.format.Bytes(int32(columns), int32(k))))
 	if h.err == nil {
-		h.err = h.rig.Kernels.PackWeight(h.rig.Stream, p.format, &a)
+		h.err = cuda.PackWeight(h.rig.Kernels, h.rig.Stream, p.format, &a)
 	}
 	return a.To
 }
@@ -241,7 +241,7 @@ func newPackedSet(h *holder, p packing, rows int) Set {
 	if n := s.SumBytes(); n > 0 {
 		s.Sums = h.alloc(int(n))
 	}
-	return Set{func(stream *cuda.Stream) error { return h.rig.Kernels.MultiplyPacked(stream, &s.PackedProduct) },
+	return Set{func(stream *cuda.Stream) error { return cuda.MultiplyPacked(h.rig.Kernels, stream, &s.PackedProduct) },
 		s.check}
 }
 
@@ -357,9 +357,9 @@ func newPackedExperts(h *holder, p packing, each int) Set {
 	}
 	h.outputs = append(h.outputs, span{s.args.Inner, len(s.ids) * int(s.args.InnerPitch)})
 	if h.err == nil {
-		h.err = k.PrepareExperts(h.rig.Stream, shape, &s.args)
+		h.err = cuda.PrepareExperts(k, h.rig.Stream, shape, &s.args)
 	}
-	return Set{func(stream *cuda.Stream) error { return k.MultiplyGateUp(stream, shape, &s.args) }, s.check}
+	return Set{func(stream *cuda.Stream) error { return cuda.MultiplyGateUp(k, stream, shape, &s.args) }, s.check}
 }
 
 // check compares some activations with values computed on the host.

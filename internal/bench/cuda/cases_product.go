@@ -102,7 +102,7 @@ func productCase(s productShape, rows int, suffix string) Case {
 			if h.err == nil {
 				p.call, h.err = p.Encode(h.rig.Device)
 			}
-			launch := func(s *cuda.Stream) error { return h.rig.Kernels.Multiply(s, &p.call) }
+			launch := func(s *cuda.Stream) error { return cuda.Multiply(h.rig.Kernels, s, &p.call) }
 			if suffix == overlap {
 				launch = overlapping(launch)
 			}
@@ -211,11 +211,11 @@ func quantiseCase(rows, columns int, norm bool) Case {
 					Sum: h.output(n * 2), Weight: putAll(h, weight), Codes: codes, Scales: scales,
 					Epsilon: normEpsilon, XStride: stride, DeltaStride: stride, SumStride: stride, CodeStride: stride,
 					ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns), WeightBF16: 1}
-				return launching(h, (*cuda.Kernels).NormQuantise, &all, check)
+				return launching(h, cuda.NormQuantise, &all, check)
 			}
 			args := cuda.QuantiseRowsArgs{X: x, Codes: codes, Scales: scales, XStride: stride, CodeStride: stride,
 				ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns)}
-			return launching(h, (*cuda.Kernels).QuantiseRows, &args, check)
+			return launching(h, cuda.QuantiseRows, &args, check)
 		},
 	}
 }

@@ -35,7 +35,7 @@ func normCase(rows, columns int) Case {
 			args := cuda.RMSNormArgs{X: h.repeat(raw(x), 2*rows*columns),
 				Out: h.output(2 * rows * columns), Weight: putAll(h, weight), Epsilon: 1e-6,
 				XStride: int64(columns), OutStride: int64(columns), Rows: int32(rows), Columns: int32(columns)}
-			return launching(h, (*cuda.Kernels).RMSNorm, &args, func(r *reader) error {
+			return launching(h, cuda.RMSNorm, &args, func(r *reader) error {
 				var sum float64
 				for _, v := range x {
 					sum += float64(num.FromBF16(v)) * float64(num.FromBF16(v))
@@ -66,7 +66,7 @@ func gateCase(rows, columns int) Case {
 				Out: h.output(bytes), GateStride: int64(columns), UpStride: int64(columns),
 				OutStride: int64(columns), Rows: int32(rows), Columns: int32(columns), GateType: cuda.ElementBF16,
 				UpType: cuda.ElementBF16, OutType: cuda.ElementBF16}
-			return launching(h, (*cuda.Kernels).GateRows, &args, func(r *reader) error {
+			return launching(h, cuda.GateRows, &args, func(r *reader) error {
 				return r.lastRow(args.Out, rows, columns, func(i int) float64 {
 					return expect.Gated(float64(num.FromBF16(gate[i])), float64(num.FromBF16(up[i])), 0)
 				})
@@ -84,7 +84,7 @@ func routeCase(rows, experts int) Case {
 				IDs: h.output(32 * rows), Weights: h.output(32 * rows),
 				LogitStride: int64(experts), IDStride: 8, WeightStride: 8, Rows: int32(rows),
 				Experts: int32(experts), Top: 8, Groups: 8, KeepGroups: 8, Normalize: 1, Scale: 2.5}
-			return launching(h, (*cuda.Kernels).RouteExperts, &args, func(r *reader) error {
+			return launching(h, cuda.RouteExperts, &args, func(r *reader) error {
 				var want []int32
 				for row := range rows {
 					ids, _ := expect.Candidates(logits[row*experts:][:experts], 8)
@@ -114,7 +114,7 @@ func sampleCase(rows, topK int, topP float64) Case {
 			args := cuda.SampleArgs{Logits: h.repeat(raw(logits), rows*vocabulary*4), Draws: putAll(h, words),
 				Best: putAll(h, slices.Repeat(best, rows)), IDs: h.output(4 * rows), Stride: vocabulary,
 				IDStride: 1, Rows: int32(rows), Columns: vocabulary}
-			return launching(h, (*cuda.Kernels).SampleRows, &args,
+			return launching(h, cuda.SampleRows, &args,
 				func(r *reader) error { return r.same("ids", args.IDs, raw(want)) })
 		}}
 }
@@ -128,7 +128,7 @@ func candidatesCase(rows, best int) Case {
 				LogSum: h.output(4 * rows), Stride: vocabulary, IDStride: int64(best),
 				Keys:        h.alloc(int(cuda.CandidatesScratch(int32(rows), vocabulary, int32(best)))),
 				ValueStride: int64(best), Rows: int32(rows), Columns: vocabulary, Best: int32(best)}
-			return launching(h, (*cuda.Kernels).FindCandidates, &args, func(r *reader) error {
+			return launching(h, cuda.FindCandidates, &args, func(r *reader) error {
 				ids, logSum := expect.Candidates(logits, best)
 				if err := r.same("ids", args.IDs, raw(slices.Repeat(ids, rows))); err != nil {
 					return err

@@ -56,7 +56,7 @@ func raggedCase(rows, keys, heads int) Case {
 			if h.err == nil {
 				args, h.err = x.Encode(h.rig.Device)
 			}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.ScoreRagged(s, x.Heads, &args) },
+			return Set{func(s *cuda.Stream) error { return cuda.ScoreRagged(h.rig.Kernels, s, x.Heads, &args) },
 				func(r *reader) error {
 					for range samples {
 						row, key := int64(h.rng.IntN(rows)), int64(h.rng.IntN(keys))
@@ -127,7 +127,10 @@ func pagedCase(requests, keys, each, together, heads int) Case {
 			if h.err == nil {
 				args, h.err = x.Encode(h.rig.Device)
 			}
-			return Set{overlapping(func(s *cuda.Stream) error { return h.rig.Kernels.ScorePaged(s, x.Heads, &args) }),
+			return Set{overlapping(func(s *cuda.Stream) error {
+				return cuda.ScorePaged(h.rig.Kernels, s, x.Heads,
+					&args)
+			}),
 				func(r *reader) error {
 					for range samples {
 						row, col := h.rng.IntN(rows), h.rng.IntN(keys)
@@ -191,10 +194,10 @@ func topKCase(rows, length, k int, kind topKKind) Case {
 			if kind == positions {
 				args.Transform = int32(cuda.TopKPosition)
 			}
-			if n := h.rig.Kernels.TopKScratch(int32(rows), int32(length), int32(k)); n > 0 {
+			if n := cuda.TopKScratch(h.rig.Kernels, int32(rows), int32(length), int32(k)); n > 0 {
 				args.Kept, args.Via = h.alloc(int(4*n)), h.alloc(int(4*n))
 			}
-			return Set{overlapping(func(s *cuda.Stream) error { return h.rig.Kernels.SelectTopK(s, &args) }),
+			return Set{overlapping(func(s *cuda.Stream) error { return cuda.SelectTopK(h.rig.Kernels, s, &args) }),
 				func(r *reader) error { return r.checkTopK(&args) }}
 		},
 	}

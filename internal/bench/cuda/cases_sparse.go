@@ -201,9 +201,9 @@ func prefillCase(kind layout.Kind, keys, heads, width int) Case {
 
 func (x *sparse) launch(s *cuda.Stream) error {
 	if x.kind == 0 {
-		return x.rig.Kernels.SparseAttendFlat(s, &x.args)
+		return cuda.SparseAttendFlat(x.rig.Kernels, s, &x.args)
 	}
-	return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
+	return cuda.SparseAttend(x.rig.Kernels, s, x.kind, &x.args)
 }
 
 // check compares some heads of some rows with values computed on the host.

@@ -17,10 +17,11 @@ import (
 // profile records the time of each stage and each kernel in a phase, on a device that times its launches. It uses the
 // second of two rounds of steps.
 func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) {
-	t, ok := b.watch.Device.(kernel.Tracer)
+	dev, ok := b.watch.Device.(kernel.Traceable)
 	if !ok {
 		return nil
 	}
+	t := dev.Tracer()
 	if p.GapMs, p.SpanMs, err = b.gap(t, steps, one); err != nil {
 		return err
 	}

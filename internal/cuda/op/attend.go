@@ -19,9 +19,9 @@ func rowsPerLaunch(multiprocessors int, units int64) int32 {
 	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
 }
 
-// SparseAttend computes attention over selected rows. If the arguments request it, rows are divided into segments for
+// sparseAttend computes attention over selected rows. If the arguments request it, rows are divided into segments for
 // different SMs. With and without segments, the result of a row is bitwise equal alone and in any batch.
-func (d *Device) SparseAttend(a kernel.SparseArgs) error {
+func sparseAttend(d *Device, a kernel.SparseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -33,13 +33,13 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	}
 	args.Streams[0] = r.selection(kernel.Stream{Pool: a.Pool, Indices: a.Indices, Lens: a.Lens})
 	segments, blocks := cuda.SparseSegments(int32(a.Indices.Cols), r.count("keys of a segment", a.SplitKeys))
-	return d.attend(&r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.SparseAttend(d.stream, a.Pool.Layout, s)
+	return attendRows(d, &r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+		return cuda.SparseAttend(d.kernels, d.stream, a.Pool.Layout, s)
 	})
 }
 
-// DualAttend computes V4 and V4.1 attention over window entries and compressed entries, in segments.
-func (d *Device) DualAttend(a kernel.DualArgs) error {
+// dualAttend computes V4 and V4.1 attention over window entries and compressed entries, in segments.
+func dualAttend(d *Device, a kernel.DualArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -72,13 +72,13 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 		most += roundUp(max(a.MostExtra, a.Extra.Indices.Cols))
 	}
 	segments, blocks := cuda.SparseSegmentsWithin(int32(width), r.count("keys of a row", most))
-	return d.attend(&r, kind, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.SparseAttend(d.stream, kind, s)
+	return attendRows(d, &r, kind, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+		return cuda.SparseAttend(d.kernels, d.stream, kind, s)
 	})
 }
 
-// FlatAttend computes V4 attention over rows gathered for the batch. Rows are not divided into segments.
-func (d *Device) FlatAttend(a kernel.FlatArgs) error {
+// flatAttend computes V4 attention over rows gathered for the batch. Rows are not divided into segments.
+func flatAttend(d *Device, a kernel.FlatArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -91,14 +91,14 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	rows.DType, rows.Cols, rows.Stride, rows.Rows = kernel.U8, 2*layout.V4Dim*a.KV.Rows, 2*layout.V4Dim*a.KV.Rows, 1
 	args.Streams[0] = r.selection(kernel.Stream{Pool: kernel.Pool{Mem: rows, PageTokens: a.KV.Rows}, Indices: a.Indices,
 		Lens: a.Lens})
-	return d.attend(&r, 0, &args, 1, int32(a.Indices.Cols+63)/64, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.SparseAttendFlat(d.stream, s)
+	return attendRows(d, &r, 0, &args, 1, int32(a.Indices.Cols+63)/64, func(s *cuda.SparseAttendArgs) error {
+		return cuda.SparseAttendFlat(d.kernels, d.stream, s)
 	})
 }
 
-// LatentAttend computes attention over every key of a sequence. If the arguments request it, rows are divided into
+// latentAttend computes attention over every key of a sequence. If the arguments request it, rows are divided into
 // segments for different SMs.
-func (d *Device) LatentAttend(a kernel.LatentArgs) error {
+func latentAttend(d *Device, a kernel.LatentArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 		args.Streams[0].IndexStride = int64(a.Table.Cols)
 	}
 	segments, blocks := cuda.LatentSegments(streams[0].Width, r.count("keys of a segment", a.SplitKeys))
-	return d.attend(&r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.LatentAttend(d.stream, a.Pool.Layout, s)
+	return attendRows(d, &r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+		return cuda.LatentAttend(d.kernels, d.stream, a.Pool.Layout, s)
 	})
 }
 
@@ -158,8 +158,8 @@ func (r *require) selection(s kernel.Stream) cuda.SelectionView {
 	return v
 }
 
-// attend launches rows in groups whose partial results fit in the scratch memory.
-func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, segments, blocks int32,
+// attendRows launches rows in groups whose partial results fit in the scratch memory.
+func attendRows(d *Device, r *require, kind layout.Kind, a *cuda.SparseAttendArgs, segments, blocks int32,
 	launch func(*cuda.SparseAttendArgs) error) error {
 	if r.err != nil || a.Rows == 0 {
 		return r.err

@@ -47,9 +47,9 @@ func TestGPUSparseAttend(t *testing.T) {
 			q, out := b.random(rows, heads*layout.Width(kind)), b.random(rows, heads*layout.LatentDim)
 			lse, top := b.normal(rows, heads), b.normal(rows, heads)
 			b.must(
-				b.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: onRef,
+				b.ref.Do(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: onRef,
 					Indices: indices.ref, Lens: counts.ref, Heads: heads, Scale: 0.05}),
-				b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, LSE: lse.gpu, Max: top.gpu, Q: q.gpu, Pool: onGPU,
+				b.gpu.Do(kernel.SparseArgs{Out: out.gpu, LSE: lse.gpu, Max: top.gpu, Q: q.gpu, Pool: onGPU,
 					Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05, SplitKeys: x.split}))
 			what := fmt.Sprintf("%v, %d heads, cut after %d keys", kind, heads, x.split)
 			b.nearByHead(what, out, heads, 1./64)
@@ -62,7 +62,7 @@ func TestGPUSparseAttend(t *testing.T) {
 	l := layout.BF16{}
 	_, pool := b.pools(layout.BF16Row1152, 2, l.PageBytes(64), 64, nil)
 	q, out := b.random(1, 64*layout.RowDim), b.random(1, 64*layout.LatentDim)
-	b.must(b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, Q: q.gpu, Pool: pool,
+	b.must(b.gpu.Do(kernel.SparseArgs{Out: out.gpu, Q: q.gpu, Pool: pool,
 		Indices: b.ints(1, 1, []int32{128}).gpu, Lens: b.ints(1, 1, []int32{1}).gpu, Heads: 64, Scale: 1}))
 	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("a slot beyond the pool: %v, want ErrArgument at the next sync", err)
@@ -79,7 +79,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 			slots[i] = int32(i)
 		}
 		onRef, _ = b.pools(layout.V4Row584, pages, l.PageBytes(tokens), tokens, nil)
-		b.must(b.ref.StoreEntries(kernel.EntryStoreArgs{Rows: b.random(n, layout.V4Dim).ref,
+		b.must(b.ref.Do(kernel.EntryStoreArgs{Rows: b.random(n, layout.V4Dim).ref,
 			Norm: b.normal(1, layout.V4Dim).ref, Eps: 1e-6, Angles: b.angles(n).ref, Slots: b.ints(n, 1, slots).ref,
 			Pool: onRef}))
 		_, onGPU = b.pools(layout.V4Row584, pages, l.PageBytes(tokens), tokens, b.bytes(b.ref, onRef.Mem))
@@ -94,11 +94,11 @@ func TestGPUEntriesAttend(t *testing.T) {
 		q, out, lse, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim),
 			b.normal(rows, heads), b.normal(1, heads)
 		b.must(
-			b.ref.DualAttend(kernel.DualArgs{Out: out.ref, LSE: lse.ref, Q: q.ref,
+			b.ref.Do(kernel.DualArgs{Out: out.ref, LSE: lse.ref, Q: q.ref,
 				Window: kernel.Stream{Pool: windowRef, Indices: window.ref, Lens: windowLens.ref},
 				Extra:  kernel.Stream{Pool: extraRef, Indices: extra.ref, Lens: extraLens.ref}, Sinks: sinks.ref,
 				Heads: heads, Scale: 0.05}),
-			b.gpu.DualAttend(kernel.DualArgs{Out: out.gpu, LSE: lse.gpu, Q: q.gpu,
+			b.gpu.Do(kernel.DualArgs{Out: out.gpu, LSE: lse.gpu, Q: q.gpu,
 				Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
 				Extra:  kernel.Stream{Pool: extraGPU, Indices: extra.gpu, Lens: extraLens.gpu}, Sinks: sinks.gpu,
 				Heads: heads, Scale: 0.05}))
@@ -119,11 +119,11 @@ func TestGPUEntriesAttend(t *testing.T) {
 	var bits [][]byte
 	for _, indices := range []both{narrow, wide} {
 		out := b.random(1, heads*layout.V4Dim)
-		b.must(b.ref.DualAttend(kernel.DualArgs{Out: out.ref, Q: one.ref,
+		b.must(b.ref.Do(kernel.DualArgs{Out: out.ref, Q: one.ref,
 			Window: kernel.Stream{Pool: windowRef, Indices: window.ref, Lens: windowLens.ref},
 			Extra:  kernel.Stream{Pool: extraRef, Indices: indices.ref, Lens: extraLens.ref}, Sinks: sink.ref,
 			Heads: heads, Scale: 0.05, MostExtra: 8192}),
-			b.gpu.DualAttend(kernel.DualArgs{Out: out.gpu, Q: one.gpu,
+			b.gpu.Do(kernel.DualArgs{Out: out.gpu, Q: one.gpu,
 				Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
 				Extra:  kernel.Stream{Pool: extraGPU, Indices: indices.gpu, Lens: extraLens.gpu}, Sinks: sink.gpu,
 				Heads: heads, Scale: 0.05, MostExtra: 8192}))
@@ -136,9 +136,9 @@ func TestGPUEntriesAttend(t *testing.T) {
 	kv := b.random(300, layout.V4Dim)
 	indices, counts := b.selected(rows, 128, 300, []int32{128, 0, 5, 64, 128})
 	q, out, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim), b.normal(1, heads)
-	b.must(b.ref.FlatAttend(kernel.FlatArgs{Out: out.ref, Q: q.ref, KV: kv.ref, Indices: indices.ref, Lens: counts.ref,
+	b.must(b.ref.Do(kernel.FlatArgs{Out: out.ref, Q: q.ref, KV: kv.ref, Indices: indices.ref, Lens: counts.ref,
 		Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
-		b.gpu.FlatAttend(kernel.FlatArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Indices: indices.gpu, Lens: counts.gpu,
+		b.gpu.Do(kernel.FlatArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Indices: indices.gpu, Lens: counts.gpu,
 			Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
 	b.nearByHead("gathered rows", out, heads, 1./64)
 }
@@ -200,7 +200,7 @@ func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 		for _, split := range []int{512, 256, 0} {
 			what := fmt.Sprintf("%v, cut after %d keys", kind, split)
 			halves(what, func(q, indices, lens, out, lse kernel.Tensor) error {
-				return b.gpu.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices,
+				return b.gpu.Do(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices,
 					Lens: lens, Heads: heads, Scale: 0.05, SplitKeys: split})
 			})
 		}
@@ -208,7 +208,7 @@ func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 	q = q.Columns(0, heads*layout.V4Dim)
 	kv := b.place(b.gpu, kernel.BF16, slots, layout.V4Dim, values[:2*slots*layout.V4Dim])
 	halves("gathered V4 rows", func(q, indices, lens, out, lse kernel.Tensor) error {
-		return b.gpu.FlatAttend(kernel.FlatArgs{Out: out, LSE: lse, Q: q, KV: kv, Indices: indices, Lens: lens,
+		return b.gpu.Do(kernel.FlatArgs{Out: out, LSE: lse, Q: q, KV: kv, Indices: indices, Lens: lens,
 			Sinks: sinks, Heads: heads, Scale: 0.05})
 	})
 }

@@ -31,7 +31,7 @@ func banded(out, x kernel.Tensor, w *matrix) bool {
 }
 
 // band delays a matrix product, or launches it with the earlier products of its group if it is the last one.
-func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
+func band(d *Device, a *kernel.MultiplyArgs, w *matrix) error {
 	h := &d.held
 	if h.kind == holdBands {
 		b := &h.bands
@@ -54,7 +54,7 @@ func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
 		return err
 	}
 	if w.group.members[0] != w || overlap(a.X, a.Out) {
-		return d.products("multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, false)
+		return multiplyAll(d, "multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, false)
 	}
 	h.kind, h.bands = holdBands, heldBands{group: w.group, x: a.X, out: a.Out, count: 1, turn: turn}
 	return nil
@@ -69,13 +69,13 @@ func follows(t, first kernel.Tensor, columns int) bool {
 
 // releaseBands launches the delayed matrix products: a complete group in one launch, and the products of an incomplete
 // group separately, with bitwise equal results.
-func (d *Device) releaseBands() error {
+func releaseBands(d *Device) error {
 	b := d.held.bands
 	d.held.bands = heldBands{}
 	in, out := b.x.Cols, b.out.Cols
 	if b.count < len(b.group.members) {
 		if b.turn.X != 0 {
-			if err := d.kernels.Turn(d.stream, &cuda.TurnArgs{Rotate: b.turn}); err != nil {
+			if err := cuda.Turn(d.kernels, d.stream, &cuda.TurnArgs{Rotate: b.turn}); err != nil {
 				return err
 			}
 		}
@@ -83,7 +83,7 @@ func (d *Device) releaseBands() error {
 			x, to := b.x, b.out
 			x.Off += int64(i*in) * int64(x.DType.Size())
 			to.Off += int64(i*out) * int64(to.DType.Size())
-			err := d.products("multiply", x, []kernel.Projection{{Out: to, W: b.group.members[i]}}, false)
+			err := multiplyAll(d, "multiply", x, []kernel.Projection{{Out: to, W: b.group.members[i]}}, false)
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func (d *Device) releaseBands() error {
 	x := b.x
 	x.Cols = in * b.count
 	r, w := require{op: "multiply by bands"}, &b.group.whole
-	p := rowProducts{Device: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
+	p := rowProducts{dev: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
 	y := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, WeightStride: int64(in),
 		WeightBatch: int64(in) * int64(out), Input: at(x), InputStride: stride(x), InputBatch: int64(in),
 		Out: at(b.out), OutStride: stride(b.out), OutBatch: int64(out), OutF32: b.out.DType == kernel.F32, Rows: p.rows,
@@ -103,7 +103,7 @@ func (d *Device) releaseBands() error {
 		return r.err
 	}
 	if w.kind != cuda.ProductFP8 {
-		return d.product(&y)
+		return multiplyOne(d, &y)
 	}
 	codes, scales := aligned256(int64(x.Rows)*int64(x.Cols)), p.scaleBytes()
 	return d.temporary(codes+scales+y.SumBytes(d.gpu), func(scratch cuda.Ptr) error {
@@ -114,7 +114,7 @@ func (d *Device) releaseBands() error {
 		quantise := p.quantise
 		if b.turn.X != 0 {
 			quantise = func(exact bool) error {
-				return d.kernels.QuantiseTurned(d.stream, &cuda.QuantiseTurnedArgs{Quantise: p.codesOf(exact),
+				return cuda.QuantiseTurned(d.kernels, d.stream, &cuda.QuantiseTurnedArgs{Quantise: p.codesOf(exact),
 					Rotate: b.turn})
 			}
 		}
@@ -122,6 +122,6 @@ func (d *Device) releaseBands() error {
 			return err
 		}
 		y.Input, y.InputStride, y.InputScales, y.ScaleStride = p.codes, int64(p.k), p.scales, p.scaleStride()
-		return d.product(&y)
+		return multiplyOne(d, &y)
 	})
 }

@@ -15,7 +15,7 @@ var (
 	latents = append(append([]layout.Kind(nil), mains...), nopes...)
 )
 
-func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) error {
+func rmsNorm(d *Device, op string, out, x, weight kernel.Tensor, eps float32) error {
 	r := require{op: op}
 	r.dtype("x", x, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)
@@ -32,24 +32,24 @@ func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) erro
 	if r.err != nil {
 		return r.err
 	}
-	return d.kernels.RMSNorm(d.stream, &args)
+	return cuda.RMSNorm(d.kernels, d.stream, &args)
 }
 
 // normalised writes the RMSNorm of x to scratch memory, without gaps between rows, and calls use with that memory.
-func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use func(kernel.Tensor) error) error {
+func normalised(d *Device, op string, x, weight kernel.Tensor, eps float32, use func(kernel.Tensor) error) error {
 	return d.temporary(int64(x.Rows)*int64(x.Cols)*2, func(p cuda.Ptr) error {
 		out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: int64(x.Rows) * int64(x.Cols) * 2}, DType: kernel.BF16,
 			Rows: x.Rows, Cols: x.Cols, Stride: x.Cols}
-		if err := d.norm(op, out, x, weight, eps); err != nil {
+		if err := rmsNorm(d, op, out, x, weight, eps); err != nil {
 			return err
 		}
 		return use(out)
 	})
 }
 
-// StoreRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded.
+// storeRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded.
 // The operation is delayed, to run in one launch with the indexer keys and queries of the same rows.
-func (d *Device) StoreRows(a kernel.StoreArgs) error {
+func storeRows(d *Device, a kernel.StoreArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -59,9 +59,9 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 	r.packed("slots", a.Slots)
 	r.aligned("kv", a.KV, 4)
 	if r.err == nil && layout.Width(a.Pool.Layout) == layout.LatentDim {
-		return d.storeNope(&r, &a)
+		return storeNope(d, &r, &a)
 	}
-	positions, err := d.counting(a.KV.Rows)
+	positions, err := counting(d, a.KV.Rows)
 	if err != nil {
 		return err
 	}
@@ -73,9 +73,9 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 		return r.err
 	}
 	if a.KV.Off%16 != 0 || stride(a.KV)%8 != 0 || a.Norm.DType != kernel.F32 || a.Norm.Off%16 != 0 {
-		return d.normalised(r.op, a.KV.Columns(0, layout.LatentDim), a.Norm, a.Eps, func(latent kernel.Tensor) error {
+		return normalised(d, r.op, a.KV.Columns(0, layout.LatentDim), a.Norm, a.Eps, func(latent kernel.Tensor) error {
 			args.Latent, args.LatentStride, args.Norm = at(latent), layout.LatentDim, 0
-			return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+			return cuda.WriteMain(d.kernels, d.stream, a.Pool.Layout, &args)
 		})
 	}
 	h := &d.held
@@ -85,7 +85,7 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 }
 
 // storeNope normalises and encodes latent rows in layouts without a rotated part.
-func (d *Device) storeNope(r *require, a *kernel.StoreArgs) error {
+func storeNope(d *Device, r *require, a *kernel.StoreArgs) error {
 	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Latent: at(a.KV), Slots: at(a.Slots), Faults: d.faults.Ptr(),
 		Norm: at(a.Norm), Epsilon: float64(a.Eps), LatentStride: stride(a.KV), Tokens: r.count("tokens", a.KV.Rows),
 		KScale: 1}
@@ -93,16 +93,16 @@ func (d *Device) storeNope(r *require, a *kernel.StoreArgs) error {
 		return r.err
 	}
 	if a.KV.Off%16 == 0 && stride(a.KV)%8 == 0 && a.Norm.DType == kernel.F32 && a.Norm.Off%16 == 0 {
-		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+		return cuda.WriteMain(d.kernels, d.stream, a.Pool.Layout, &args)
 	}
-	return d.normalised(r.op, a.KV, a.Norm, a.Eps, func(latent kernel.Tensor) error {
+	return normalised(d, r.op, a.KV, a.Norm, a.Eps, func(latent kernel.Tensor) error {
 		args.Latent, args.LatentStride, args.Norm = at(latent), layout.LatentDim, 0
-		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+		return cuda.WriteMain(d.kernels, d.stream, a.Pool.Layout, &args)
 	})
 }
 
-// GatherRows copies selected rows to the output as bf16.
-func (d *Device) GatherRows(a kernel.GatherArgs) error {
+// gatherRows copies selected rows to the output as bf16.
+func gatherRows(d *Device, a kernel.GatherArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -116,11 +116,11 @@ func (d *Device) GatherRows(a kernel.GatherArgs) error {
 	if r.err != nil || a.Out.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.GatherSlots(d.stream, a.Pool.Layout, &args)
+	return cuda.GatherSlots(d.kernels, d.stream, a.Pool.Layout, &args)
 }
 
-// ConvertPages converts pages of raw rows to pages of block rows.
-func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
+// convertPages converts pages of raw rows to pages of block rows.
+func convertPages(d *Device, a kernel.ConvertArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -143,13 +143,13 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 			return err
 		}
 		args.Source.Starts = p
-		return d.kernels.RawToBlockPages(d.stream, &args)
+		return cuda.RawToBlockPages(d.kernels, d.stream, &args)
 	})
 }
 
-// StoreEntries normalises, rotates and encodes entries. For V4 entries it is delayed, to run as a part of a later
+// storeEntries normalises, rotates and encodes entries. For V4 entries it is delayed, to run as a part of a later
 // launch. The normalised row is rounded to bf16 before it is encoded.
-func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
+func storeEntries(d *Device, a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	}
 	r.dtype("rows", a.Rows, kernel.BF16)
 	r.packed("slots", a.Slots)
-	positions, err := d.counting(a.Rows.Rows)
+	positions, err := counting(d, a.Rows.Rows)
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,9 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 			if err := d.settle(); err != nil {
 				return err
 			}
-			return d.kernels.WriteV41(d.stream, a.Pool.Layout, &args)
+			return cuda.WriteV41(d.kernels, d.stream, a.Pool.Layout, &args)
 		}
-		err := d.part(d.held.parts.args.Entries.Tokens > 0, []kernel.Tensor{a.Rows, a.Slots, a.Angles},
+		err := addPart(d, d.held.parts.args.Entries.Tokens > 0, []kernel.Tensor{a.Rows, a.Slots, a.Angles},
 			[]kernel.Tensor{a.Pool.Mem})
 		if err == nil {
 			d.held.parts.args.Entries = args
@@ -189,17 +189,17 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	return d.normalised(r.op, a.Rows, a.Norm, a.Eps, func(rows kernel.Tensor) error {
+	return normalised(d, r.op, a.Rows, a.Norm, a.Eps, func(rows kernel.Tensor) error {
 		args.Rows = at(rows)
 		if v41 {
-			return d.kernels.WriteV41(d.stream, a.Pool.Layout, &args)
+			return cuda.WriteV41(d.kernels, d.stream, a.Pool.Layout, &args)
 		}
-		return d.kernels.WriteV4(d.stream, &args)
+		return cuda.WriteV4(d.kernels, d.stream, &args)
 	})
 }
 
-// Unpack copies selected V4 entries to the output as bf16.
-func (d *Device) Unpack(a kernel.UnpackArgs) error {
+// unpack copies selected V4 entries to the output as bf16.
+func unpack(d *Device, a kernel.UnpackArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -213,11 +213,11 @@ func (d *Device) Unpack(a kernel.UnpackArgs) error {
 	if r.err != nil || a.Slots.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.GatherV4Slots(d.stream, &args)
+	return cuda.GatherV4Slots(d.kernels, d.stream, &args)
 }
 
-// Combine concatenates the indices of two streams into one list for each row.
-func (d *Device) Combine(a kernel.CombineArgs) error {
+// combine concatenates the indices of two streams into one list for each row.
+func combine(d *Device, a kernel.CombineArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -238,5 +238,5 @@ func (d *Device) Combine(a kernel.CombineArgs) error {
 	if r.err != nil || a.Window.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.CombineV4(d.stream, &args)
+	return cuda.CombineV4(d.kernels, d.stream, &args)
 }

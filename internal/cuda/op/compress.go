@@ -5,9 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Compress computes compressed entries from groups of tokens. It is delayed, to run as a part of a later launch. A
+// compress computes compressed entries from groups of tokens. It is delayed, to run as a part of a later launch. A
 // source outside its tensor raises a fault.
-func (d *Device) Compress(a kernel.CompressArgs) error {
+func compress(d *Device, a kernel.CompressArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 		return r.err
 	}
 	p := &d.held.parts
-	err := d.part(p.args.Groups.Entries > 0 && p.args.Keys.Entries > 0,
+	err := addPart(d, p.args.Groups.Entries > 0 && p.args.Keys.Entries > 0,
 		[]kernel.Tensor{a.Values, a.Gates, a.State, a.APE, a.Sources}, []kernel.Tensor{a.Out})
 	switch {
 	case err != nil:
@@ -56,7 +56,8 @@ func (d *Device) Put(a kernel.PutArgs) error {
 	}
 	p := &d.held.parts
 	n := &p.counts[0]
-	if err := d.part(*n == mostAlike, []kernel.Tensor{given.X, given.Rows}, []kernel.Tensor{given.Out}); err != nil {
+	if err := addPart(d, *n == mostAlike, []kernel.Tensor{given.X, given.Rows},
+		[]kernel.Tensor{given.Out}); err != nil {
 		return err
 	}
 	all := &p.args.Puts

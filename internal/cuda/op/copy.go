@@ -31,11 +31,11 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 	if r.err != nil {
 		return r.err
 	}
-	return d.kernels.MoveRows(d.stream, &args)
+	return cuda.MoveRows(d.kernels, d.stream, &args)
 }
 
-// Candidates finds the largest logits of every row and computes each row's log-sum-exp.
-func (d *Device) Candidates(a kernel.CandidateArgs) error {
+// candidates finds the largest logits of every row and computes each row's log-sum-exp.
+func candidates(d *Device, a kernel.CandidateArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -53,12 +53,12 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	}
 	return d.temporary(cuda.CandidatesScratch(args.Rows, args.Columns, args.Best), func(p cuda.Ptr) error {
 		args.Keys = p
-		return d.kernels.FindCandidates(d.stream, &args)
+		return cuda.FindCandidates(d.kernels, d.stream, &args)
 	})
 }
 
-// Sample samples a token from every row of logits.
-func (d *Device) Sample(a kernel.SampleArgs) error {
+// sample samples a token from every row of logits.
+func sample(d *Device, a kernel.SampleArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (d *Device) Sample(a kernel.SampleArgs) error {
 	if r.err != nil || a.Logits.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.SampleRows(d.stream, &args)
+	return cuda.SampleRows(d.kernels, d.stream, &args)
 }
 
 // Accept compares drafts with the tokens that the target chose. A position, a sequence or a token out of range raises
@@ -89,5 +89,5 @@ func (d *Device) Accept(a kernel.AcceptArgs) error {
 	if r.err != nil || a.Words.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.AcceptDrafts(d.stream, &args)
+	return cuda.AcceptDrafts(d.kernels, d.stream, &args)
 }

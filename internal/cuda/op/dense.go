@@ -5,9 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// DenseAttend computes causal attention over expanded keys and values. The result of a row is bitwise equal alone and
+// denseAttend computes causal attention over expanded keys and values. The result of a row is bitwise equal alone and
 // in any batch. The key range of a row is known only on the device: a range outside the tensors of keys raises a fault.
-func (d *Device) DenseAttend(a kernel.DenseArgs) error {
+func denseAttend(d *Device, a kernel.DenseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 		if err != nil {
 			return err
 		}
-		return d.kernels.DenseAttend(d.stream, x.Nope, x.Values, &args)
+		return cuda.DenseAttend(d.kernels, d.stream, x.Nope, x.Values, &args)
 	})
 }
 

@@ -25,9 +25,8 @@ type Device struct {
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: row numbers of tables that have a row for each token
 	weights []*cuda.Buffer // prepared weights
 	upload  *upload        // weights that are being uploaded; nil if no load is in progress
-	trace   *cuda.Trace    // nil unless launches are timed
-	span    *span          // nil before the first span
-	tried   bool           // a dry run: host memory of weights is not read
+	tracer  tracer
+	tried   bool // a dry run: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	folds   map[cuda.Product]*cuda.FoldedCalls // calls of products with folded weights
 	marks   marks
@@ -45,7 +44,7 @@ var (
 	_ kernel.Device      = (*Device)(nil)
 	_ kernel.Drawer      = (*Device)(nil)
 	_ kernel.BulkLoader  = (*Device)(nil)
-	_ kernel.Tracer      = (*Device)(nil)
+	_ kernel.Traceable   = (*Device)(nil)
 	_ kernel.MemoryOwner = (*Device)(nil)
 	_ kernel.DryRunner   = (*Device)(nil)
 	_ kernel.PageMover   = (*Device)(nil)
@@ -103,12 +102,12 @@ func On(gpu *cuda.Device) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
 	}
-	return (&Device{gpu: gpu, kernels: k}).start()
+	return start((&Device{gpu: gpu, kernels: k}))
 }
 
 // start creates the streams and memory that operations need in addition to the kernels. If it fails, it closes the
 // device.
-func (d *Device) start() (_ *Device, err error) {
+func start(d *Device) (_ *Device, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -133,7 +132,7 @@ func (d *Device) start() (_ *Device, err error) {
 		return nil, err
 	}
 	d.scratch = d.gpu.NewPool()
-	if err := d.countUp(); err != nil {
+	if err := countUp(d); err != nil {
 		return nil, err
 	}
 	return d, d.stream.Fill(d.faults.Ptr(), 0, 8)
@@ -153,8 +152,31 @@ func (d *Device) Compiled() string { return d.kernels.Compiled() }
 // Asynchronous returns true: the host enqueues operations and the GPU computes them later.
 func (d *Device) Asynchronous() bool { return true }
 
-// Do runs an operation by calling its method.
-func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
+// Do runs an operation whose arguments were checked.
+func (d *Device) Do(op kernel.Op) error { return operations.Do(d, op) }
+
+// operations has every operation of this device.
+var operations = kernel.NewOpTable(
+	kernel.Runs(absorb), kernel.Runs((*Device).Accept), kernel.Runs(addEngram),
+	kernel.Runs(angles), kernel.Runs(blockMax), kernel.Runs(candidates),
+	kernel.Runs(combine), kernel.Runs(compress), kernel.Runs(convertPages),
+	kernel.Runs(convolve), kernel.Runs((*Device).Copy), kernel.Runs(delta),
+	kernel.Runs(denseAttend), kernel.Runs(dualAttend), kernel.Runs(embed),
+	kernel.Runs(expand), kernel.Runs(chosenExperts), kernel.Runs(flatAttend),
+	kernel.Runs(gate), kernel.Runs(gatedNorm), kernel.Runs(gatherIndex),
+	kernel.Runs(gatherRows), kernel.Runs(headNorm), kernel.Runs(hyperHead),
+	kernel.Runs(hyperPost), kernel.Runs(hyperPre), kernel.Runs(hyperSum),
+	kernel.Runs(indexQuery), kernel.Runs(latentAttend), kernel.Runs(layerNorm),
+	kernel.Runs(locate), kernel.Runs(meanStreams), kernel.Runs(multiply),
+	kernel.Runs(norm), kernel.Runs(project), kernel.Runs((*Device).Put),
+	kernel.Runs(readTable), kernel.Runs(rotateRows), kernel.Runs(route),
+	kernel.Runs(routeHash), kernel.Runs(routeRoot), kernel.Runs(sample),
+	kernel.Runs(scores), kernel.Runs(selectBest), kernel.Runs(sparseAttend),
+	kernel.Runs(spread), kernel.Runs(storeEntries), kernel.Runs(storeIndex),
+	kernel.Runs(storeKeys), kernel.Runs(storeRows), kernel.Runs((*Device).Take),
+	kernel.Runs((*Device).Tally), kernel.Runs(unpack),
+	kernel.Runs(func(d *Device, a kernel.PostArgs) error { return d.PostExperts(a.ExpertArgs) }),
+)
 
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
@@ -197,12 +219,12 @@ func (d *Device) DryRun() (kernel.Device, error) {
 		return nil, err
 	}
 	// Nothing is launched: only the properties of the kernels are read.
-	return (&Device{gpu: gpu, kernels: d.kernels, tried: true}).start()
+	return start((&Device{gpu: gpu, kernels: d.kernels, tried: true}))
 }
 
 // Close waits for the enqueued work and releases everything.
 func (d *Device) Close() error {
-	errs := []error{d.EndLoad(), d.Trace(false), d.span.close()}
+	errs := []error{d.EndLoad(), d.tracer.close()}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Sync(), d.stream.Close())
 	}

@@ -11,7 +11,7 @@ import (
 func (d *Device) Draw(t kernel.Tensor, x kernel.Drawn) error {
 	from := t
 	from.Off, from.Stride = 0, t.Cols
-	return d.draw(d.stream, at(t), stride(t), from, x)
+	return drawTensor(d, d.stream, at(t), stride(t), from, x)
 }
 
 // evenly reports whether the GPU can generate the random values of a tensor: it generates pairs of values, so every
@@ -23,8 +23,8 @@ func evenly(t kernel.Tensor) bool {
 	return t.Cols%2 == 0 && t.Stride%2 == 0 || t.Stride == t.Cols && t.Rows*t.Cols%2 == 0
 }
 
-// draw fills memory with the values of a random tensor, or of a part of one.
-func (d *Device) draw(s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.Tensor, x kernel.Drawn) error {
+// drawTensor fills memory with the values of a random tensor, or of a part of one.
+func drawTensor(d *Device, s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.Tensor, x kernel.Drawn) error {
 	a := cuda.DrawArgs{Out: to, Stride: stride, Rows: int64(t.Rows), Columns: int64(t.Cols),
 		First: t.Off / int64(t.DType.Size()), FromStride: int64(t.Stride), Seed: x.Seed, Mean: x.Mean, Step: x.Step()}
 	if stride == int64(t.Cols) && t.Stride == t.Cols && t.Cols%2 != 0 { // no gaps: fill as one long row
@@ -42,5 +42,5 @@ func (d *Device) draw(s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.Tensor
 		return fmt.Errorf("%w: draw: values have type %v, this backend draws f32, bf16 and e4m3", kernel.ErrUnsupported,
 			t.DType)
 	}
-	return d.kernels.DrawValues(s, &a)
+	return cuda.DrawValues(d.kernels, s, &a)
 }

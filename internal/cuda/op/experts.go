@@ -69,11 +69,11 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 		x.shape.BF16 = !w.Fold()
 	}
 	if w.Split() {
-		return x, d.loaded(func(u *upload) error { return d.prepareSplit(u, x, &w) })
+		return x, loaded(d, func(u *upload) error { return prepareSplit(d, u, x, &w) })
 	}
 	n := int64(x.shape.Experts)
 	size := packedSize(n, x.shape)
-	return x, d.loaded(func(u *upload) error {
+	return x, loaded(d, func(u *upload) error {
 		base, err := u.room(size, size)
 		if err != nil {
 			return err
@@ -106,9 +106,9 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts
 			}
 			u.do(func() error {
 				if after == nil {
-					return u.d.kernels.PackExpert(u.stream, x.shape, int32(e), to[0], to[1], to[2], at)
+					return cuda.PackExpert(u.d.kernels, u.stream, x.shape, int32(e), to[0], to[1], to[2], at)
 				}
-				if err := u.d.kernels.PackExpert(u.stream, x.shape, 0, to[0], to[1], to[2], at); err != nil {
+				if err := cuda.PackExpert(u.d.kernels, u.stream, x.shape, 0, to[0], to[1], to[2], at); err != nil {
 					return err
 				}
 				return after(e)
@@ -148,33 +148,33 @@ func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64
 	return m, u.put(m.Scales, w.Scale)
 }
 
-// Experts runs the chosen experts; their weighted sum is delayed (held). More rows than one call of the kernels
+// chosenExperts runs the chosen experts; their weighted sum is delayed (held). More rows than one call of the kernels
 // supports are computed in groups, which does not change the bits.
-func (d *Device) Experts(a kernel.ExpertArgs) error {
-	p, err := d.checkExperts(&a)
+func chosenExperts(d *Device, a kernel.ExpertArgs) error {
+	p, err := checkExperts(d, &a)
 	if err != nil || p == nil {
 		return err
 	}
 	if p.split != nil {
-		return d.runSplit(p, &a)
+		return runSplit(d, p, &a)
 	}
 	if a.Part != (kernel.Part{}) {
-		return d.partOfExperts(p, a)
+		return partOfExperts(d, p, a)
 	}
-	return d.runExperts(p, &a)
+	return runExperts(d, p, &a)
 }
 
 // partOfExperts runs the chosen experts that the rank has.
-func (d *Device) partOfExperts(p *experts, a kernel.ExpertArgs) error {
+func partOfExperts(d *Device, p *experts, a kernel.ExpertArgs) error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	ids, scratch, err := d.local(&require{op: "experts"}, a.IDs, a.Part, p.shape.Experts, cuda.FaultExpert)
+	ids, scratch, err := localPeer(d, &require{op: "experts"}, a.IDs, a.Part, p.shape.Experts, cuda.FaultExpert)
 	if err != nil {
 		return err
 	}
 	a.IDs = ids
-	err = d.runExperts(p, &a)
+	err = runExperts(d, p, &a)
 	if d.held.kind == holdSum { // the delayed sum reads the ids
 		d.held.scratch = append(d.held.scratch, scratch)
 		return err
@@ -183,7 +183,7 @@ func (d *Device) partOfExperts(p *experts, a kernel.ExpertArgs) error {
 }
 
 // runExperts runs experts; the ids are indices of experts on this device.
-func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
+func runExperts(d *Device, p *experts, a *kernel.ExpertArgs) error {
 	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
 	h, holds := &d.held, rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
 	routed := holds && h.routes && h.route.IDs == at(a.IDs) && h.route.Weights == at(a.Weights) &&
@@ -201,11 +201,11 @@ func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 		return err
 	}
 	if holds {
-		args, err := d.multiplyExperts(p, a, scratch, routed)
+		args, err := multiplyExperts(d, p, a, scratch, routed)
 		if err != nil {
 			return errors.Join(err, d.scratch.Put(scratch))
 		}
-		d.holdResults(a.Out, &args, scratch)
+		holdResults(d, a.Out, &args, scratch)
 		return nil
 	}
 	for from := 0; from < rows && err == nil; from += most {
@@ -213,15 +213,15 @@ func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 		part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
 			Weights: a.Weights.Slice(from, to), Limit: a.Limit}
 		var args cuda.ExpertsArgs
-		if args, err = d.multiplyExperts(p, &part, scratch, false); err == nil {
-			err = d.kernels.CombineExperts(d.stream, &args)
+		if args, err = multiplyExperts(d, p, &part, scratch, false); err == nil {
+			err = cuda.CombineExperts(d.kernels, d.stream, &args)
 		}
 	}
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
 // checkExperts checks the arguments and returns the experts, or nil if there are no rows to compute.
-func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
+func checkExperts(d *Device, a *kernel.ExpertArgs) (*experts, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 
 // multiplyExperts computes the results of the experts for rows that fit one call. If routed is set, it launches the
 // delayed routing first. The caller computes the weighted sum of the results.
-func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
+func multiplyExperts(d *Device, p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
 	error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
 		Faults: d.faults.Ptr(), Scratch: scratch, XStride: stride(a.X), OutStride: stride(a.Out),
@@ -264,21 +264,22 @@ func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.
 		return args, err
 	}
 	if routed {
-		err = d.kernels.RouteAndPrepare(d.stream, p.shape, &cuda.RouteExpertsArgs{Route: d.held.route, Experts: args,
+		err = cuda.RouteAndPrepare(d.kernels, d.stream, p.shape, &cuda.RouteExpertsArgs{Route: d.held.route,
+			Experts: args,
 			Arrived: d.faults.Ptr().Add(4)})
 	} else {
-		err = d.kernels.PrepareExperts(d.stream, p.shape, &args)
+		err = cuda.PrepareExperts(d.kernels, d.stream, p.shape, &args)
 	}
 	if err == nil {
-		err = d.multiplySorted(p.shape, &args)
+		err = multiplySorted(d, p.shape, &args)
 	}
 	return args, err
 }
 
 // multiplySorted runs gate and up, and then down, for sorted pairs.
-func (d *Device) multiplySorted(s cuda.ExpertShape, args *cuda.ExpertsArgs) error {
-	if err := d.kernels.MultiplyGateUp(d.stream, s, args); err != nil {
+func multiplySorted(d *Device, s cuda.ExpertShape, args *cuda.ExpertsArgs) error {
+	if err := cuda.MultiplyGateUp(d.kernels, d.stream, s, args); err != nil {
 		return err
 	}
-	return d.kernels.MultiplyDown(d.stream, s, args)
+	return cuda.MultiplyDown(d.kernels, d.stream, s, args)
 }

@@ -30,13 +30,13 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if err := d.settle(); err != nil {
 		return nil, err
 	}
-	f, err := d.fetchBuffer(int64(len(dst)))
+	f, err := fetchBuffer(d, int64(len(dst)))
 	if err != nil {
 		return nil, err
 	}
 	to := f.memory.Bytes()
 	if err := errors.Join(d.stream.CopyToHost(to[wordBytes:wordBytes+len(dst)], at(src)),
-		d.copyFaults(to[:8]), f.done.Record(d.stream)); err != nil {
+		copyFaults(d, to[:8]), f.done.Record(d.stream)); err != nil {
 		return nil, err
 	}
 	f.dst, f.busy = dst, true
@@ -44,7 +44,7 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 }
 
 // fetchBuffer returns an idle buffer for the given number of bytes of results.
-func (d *Device) fetchBuffer(bytes int64) (*fetched, error) {
+func fetchBuffer(d *Device, bytes int64) (*fetched, error) {
 	var f *fetched
 	for _, b := range d.fetches {
 		if !b.busy && (f == nil || len(b.memory.Bytes()) > len(f.memory.Bytes())) {
@@ -82,7 +82,7 @@ func (f *fetched) Wait() error {
 	}
 	copy(f.dst, f.memory.Bytes()[wordBytes:])
 	f.dst = nil
-	return f.dev.faulted(f.memory.Bytes()[:8])
+	return faulted(f.dev, f.memory.Bytes()[:8])
 }
 
 func (f *fetched) close() error { return errors.Join(f.done.Close(), f.memory.Free()) }

@@ -203,8 +203,8 @@ func TestGPUNorm(t *testing.T) {
 	b := onGPU(t)
 	for _, cols := range []int{1, 31, 512, 1536, 7168} {
 		x, w, out := b.random(5, cols), b.normal(1, cols), b.random(5, cols)
-		b.must(b.ref.Norm(kernel.NormArgs{Out: out.ref, X: x.ref, Weight: w.ref, Eps: 1e-6}),
-			b.gpu.Norm(kernel.NormArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, Eps: 1e-6}))
+		b.must(b.ref.Do(kernel.NormArgs{Out: out.ref, X: x.ref, Weight: w.ref, Eps: 1e-6}),
+			b.gpu.Do(kernel.NormArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, Eps: 1e-6}))
 		b.near(fmt.Sprintf("%d columns", cols), out, toBF16)
 	}
 }
@@ -218,14 +218,14 @@ func TestGPURows(t *testing.T) {
 		kv, a, norm, slots := b.random(n, layout.Width(kind)), b.angles(n), b.normal(1, layout.LatentDim),
 			b.ints(n, 1, scattered)
 		onRef, onGPU := b.pools(kind, 3, l.PageBytes(64), 64, make([]byte, 3*l.PageBytes(64)))
-		b.must(b.ref.StoreRows(kernel.StoreArgs{KV: kv.ref, Norm: norm.ref, Eps: 1e-6, Angles: a.ref, Slots: slots.ref,
+		b.must(b.ref.Do(kernel.StoreArgs{KV: kv.ref, Norm: norm.ref, Eps: 1e-6, Angles: a.ref, Slots: slots.ref,
 			Pool: onRef}),
-			b.gpu.StoreRows(kernel.StoreArgs{KV: kv.gpu, Norm: norm.gpu, Eps: 1e-6, Angles: a.gpu, Slots: slots.gpu,
+			b.gpu.Do(kernel.StoreArgs{KV: kv.gpu, Norm: norm.gpu, Eps: 1e-6, Angles: a.gpu, Slots: slots.gpu,
 				Pool: onGPU}))
 		read := []int32{130, 0, 63, 64, 127, 191, 1, 65, 2}
 		at, out := b.ints(len(read), 1, read), b.random(len(read), layout.Width(kind))
-		b.must(b.ref.GatherRows(kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: onRef}),
-			b.gpu.GatherRows(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: onGPU}))
+		b.must(b.ref.Do(kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: onRef}),
+			b.gpu.Do(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: onGPU}))
 		tol := 1. / 8 // one step of e4m3
 		if kind == layout.BF16Row1152 || kind == layout.BF16Row1024 {
 			tol = 1. / 64
@@ -233,12 +233,12 @@ func TestGPURows(t *testing.T) {
 		b.near("stored and gathered "+kind.String(), out, tol)
 		// The GPU reads the rows of the reference from a copy of the reference's bytes.
 		_, copied := b.pools(kind, 3, l.PageBytes(64), 64, b.bytes(b.ref, onRef.Mem))
-		b.must(b.gpu.GatherRows(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: copied}))
+		b.must(b.gpu.Do(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: copied}))
 		b.near("gathered "+kind.String(), out, 1./256)
 	}
 	slots, kv := b.ints(1, 1, []int32{192}), b.random(1, layout.RowDim)
 	_, pool := b.pools(layout.BF16Row1152, 3, 64*layout.BF16RowBytes, 64, nil)
-	b.must(b.gpu.StoreRows(kernel.StoreArgs{KV: kv.gpu, Norm: b.normal(1, layout.LatentDim).gpu, Eps: 1e-6,
+	b.must(b.gpu.Do(kernel.StoreArgs{KV: kv.gpu, Norm: b.normal(1, layout.LatentDim).gpu, Eps: 1e-6,
 		Angles: b.angles(1).gpu, Slots: slots.gpu, Pool: pool}))
 	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("a slot beyond the pool: %v, want ErrArgument at the next sync", err)
@@ -256,8 +256,8 @@ func TestGPUConvertPages(t *testing.T) {
 	inRef, inGPU := b.pools(layout.FP8Row576, 3, raw.PageBytes(64), 64, bytes)
 	outRef, outGPU := b.pools(layout.FP8Row656, 2, layout.FP8Block{}.PageBytes(64), 64, nil)
 	pages := b.ints(2, 1, []int32{2, 0})
-	b.must(b.ref.ConvertPages(kernel.ConvertArgs{Out: outRef, In: inRef, Pages: pages.ref}),
-		b.gpu.ConvertPages(kernel.ConvertArgs{Out: outGPU, In: inGPU, Pages: pages.gpu}))
+	b.must(b.ref.Do(kernel.ConvertArgs{Out: outRef, In: inRef, Pages: pages.ref}),
+		b.gpu.Do(kernel.ConvertArgs{Out: outGPU, In: inGPU, Pages: pages.gpu}))
 	b.same("converted", outRef.Mem, outGPU.Mem)
 }
 
@@ -266,16 +266,16 @@ func TestGPUEntries(t *testing.T) {
 	n, l := len(scattered), layout.V4Packed{}
 	rows, a, norm, slots := b.random(n, layout.V4Dim), b.angles(n), b.normal(1, layout.V4Dim), b.ints(n, 1, scattered)
 	onRef, onGPU := b.pools(layout.V4Row584, 3, l.PageBytes(64), 64, nil)
-	b.must(b.ref.StoreEntries(kernel.EntryStoreArgs{Rows: rows.ref, Norm: norm.ref, Eps: 1e-6, Angles: a.ref,
+	b.must(b.ref.Do(kernel.EntryStoreArgs{Rows: rows.ref, Norm: norm.ref, Eps: 1e-6, Angles: a.ref,
 		Slots: slots.ref, Pool: onRef}),
-		b.gpu.StoreEntries(kernel.EntryStoreArgs{Rows: rows.gpu, Norm: norm.gpu, Eps: 1e-6, Angles: a.gpu,
+		b.gpu.Do(kernel.EntryStoreArgs{Rows: rows.gpu, Norm: norm.gpu, Eps: 1e-6, Angles: a.gpu,
 			Slots: slots.gpu, Pool: onGPU}))
 	out := b.random(n, layout.V4Dim)
-	b.must(b.ref.Unpack(kernel.UnpackArgs{Out: out.ref, Slots: slots.ref, Pool: onRef}),
-		b.gpu.Unpack(kernel.UnpackArgs{Out: out.gpu, Slots: slots.gpu, Pool: onGPU}))
+	b.must(b.ref.Do(kernel.UnpackArgs{Out: out.ref, Slots: slots.ref, Pool: onRef}),
+		b.gpu.Do(kernel.UnpackArgs{Out: out.gpu, Slots: slots.gpu, Pool: onGPU}))
 	b.near("stored and unpacked", out, 1./8)
 	_, copied := b.pools(layout.V4Row584, 3, l.PageBytes(64), 64, b.bytes(b.ref, onRef.Mem))
-	b.must(b.gpu.Unpack(kernel.UnpackArgs{Out: out.gpu, Slots: slots.gpu, Pool: copied}))
+	b.must(b.gpu.Do(kernel.UnpackArgs{Out: out.gpu, Slots: slots.gpu, Pool: copied}))
 	b.near("unpacked", out, 0)
 }
 

@@ -64,10 +64,10 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 
 // Launch enqueues the graph. During a trace it enqueues the operations of the pass one by one instead.
 func (g *graph) Launch() error {
-	if g.dev.trace != nil {
+	if g.dev.tracer.trace != nil {
 		return errors.Join(g.pass(), g.dev.settle())
 	}
-	if err := errors.Join(g.dev.settle(), g.dev.markReplay()); err != nil {
+	if err := errors.Join(g.dev.settle(), markReplay(g.dev)); err != nil {
 		return err
 	}
 	if err := g.recorded.Launch(g.dev.stream); err != nil {
@@ -94,12 +94,6 @@ func (d *Device) Reserve(pass func() error) error {
 		d.offload.dry = false
 	}()
 	return errors.Join(pass(), d.settle())
-}
-
-// Reserved returns the size of the scratch memory.
-func (d *Device) Reserved() int64 {
-	held, _ := d.scratch.Held()
-	return held
 }
 
 // Launches returns the number of kernels, copies and fills enqueued so far; a graph counts as one.

@@ -108,10 +108,10 @@ func (d *Device) release(to *rowCodes) error {
 	h.kind = holdNothing
 	var err error
 	if h.parts.held() && kind != holdNorm {
-		err = d.releaseParts(nil)
+		err = releaseParts(d, nil)
 	}
 	if h.routes && err == nil {
-		err = d.kernels.RouteExperts(d.stream, &h.route)
+		err = cuda.RouteExperts(d.kernels, d.stream, &h.route)
 	}
 	h.routes = false
 	if err != nil {
@@ -120,23 +120,23 @@ func (d *Device) release(to *rowCodes) error {
 	switch kind {
 	case holdNothing:
 	case holdSum, holdNorm:
-		err = d.releaseNorm(kind == holdNorm, to)
+		err = releaseNorm(d, kind == holdNorm, to)
 	case holdGate:
-		err = d.releaseGate(to)
+		err = releaseGate(d, to)
 	case holdStore:
-		err = d.kernels.StoreLatent(d.stream, h.layout, &h.store)
+		err = cuda.StoreLatent(d.kernels, d.stream, h.layout, &h.store)
 	case holdTurn:
-		err = d.kernels.Turn(d.stream, &h.turn)
+		err = cuda.Turn(d.kernels, d.stream, &h.turn)
 	case holdBands:
-		err = d.releaseBands()
+		err = releaseBands(d)
 	case holdHeads:
-		err = d.kernels.HeadNorm(d.stream, &h.heads)
+		err = cuda.HeadNorm(d.kernels, d.stream, &h.heads)
 	case holdMix:
-		err = d.kernels.HyperMix(d.stream, &h.mix)
+		err = cuda.HyperMix(d.kernels, d.stream, &h.mix)
 	case holdMixNorm:
-		err = d.kernels.MixNorm(d.stream, &cuda.MixNormArgs{Mix: h.mix, Norm: d.normArgs(true, to)})
+		err = cuda.MixNorm(d.kernels, d.stream, &cuda.MixNormArgs{Mix: h.mix, Norm: normArgs(d, true, to)})
 	case holdStaged:
-		err = d.kernels.MoveRows(d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
+		err = cuda.MoveRows(d.kernels, d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
 			XStride: h.staged.stride, OutStride: stride(h.staged.out), Rows: int64(h.staged.out.Rows),
 			Columns: int32(h.staged.out.Cols)})
 	}
@@ -154,16 +154,16 @@ func normable(t kernel.Tensor) bool {
 }
 
 // releaseNorm launches a delayed sum and, if norm is set, its norm.
-func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
-	a := d.normArgs(norm, to)
+func releaseNorm(d *Device, norm bool, to *rowCodes) error {
+	a := normArgs(d, norm, to)
 	if d.held.parts.held() {
-		return d.releaseParts(&a)
+		return releaseParts(d, &a)
 	}
-	return d.kernels.NormQuantise(d.stream, &a)
+	return cuda.NormQuantise(d.kernels, d.stream, &a)
 }
 
 // normArgs returns the arguments of a delayed sum and, if norm is set, of its norm.
-func (d *Device) normArgs(norm bool, to *rowCodes) cuda.NormQuantiseArgs {
+func normArgs(d *Device, norm bool, to *rowCodes) cuda.NormQuantiseArgs {
 	s, n := &d.held.sum, &d.held.norm
 	x := s.rows
 	if norm {
@@ -191,12 +191,12 @@ func (d *Device) normArgs(norm bool, to *rowCodes) cuda.NormQuantiseArgs {
 }
 
 // releaseGate launches a delayed activation.
-func (d *Device) releaseGate(to *rowCodes) error {
+func releaseGate(d *Device, to *rowCodes) error {
 	g := &d.held.gate
 	if to == nil {
-		return d.gateRows(g)
+		return gateRows(d, g)
 	}
-	return d.kernels.GateQuantise(d.stream, &cuda.GateQuantiseArgs{Gate: at(g.Gate), Up: at(g.Up), Out: at(g.Out),
+	return cuda.GateQuantise(d.kernels, d.stream, &cuda.GateQuantiseArgs{Gate: at(g.Gate), Up: at(g.Up), Out: at(g.Out),
 		Codes: to.codes, Scales: to.scales, GateStride: stride(g.Gate), UpStride: stride(g.Up),
 		OutStride: stride(g.Out), CodeStride: int64(g.Out.Cols), ScaleStride: to.stride, Rows: int32(g.Out.Rows),
 		Columns: int32(g.Out.Cols), Exact: flag(to.exact), Limit: g.Limit})
@@ -214,9 +214,9 @@ func (h *held) makes(x kernel.Tensor) bool {
 	return (h.kind == holdNorm || h.kind == holdMixNorm) && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
 }
 
-// Norm normalises rows. It is delayed, to be fused with the matrix product that multiplies the rows. It is fused with a
+// norm normalises rows. It is delayed, to be fused with the matrix product that multiplies the rows. It is fused with a
 // delayed sum of its rows, with a delayed sum of residual streams, and with delayed parts.
-func (d *Device) Norm(a kernel.NormArgs) error {
+func norm(d *Device, a kernel.NormArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -232,31 +232,31 @@ func (d *Device) Norm(a kernel.NormArgs) error {
 	holds := normable(a.X) && normable(a.Out) && a.Weight.Off%16 == 0
 	if h := &d.held; holds && h.kind == holdMix && h.mixed == a.X && a.X == a.Out {
 		h.norm = a
-		if n := d.normArgs(true, nil); h.mix.Joins(&n) {
+		if n := normArgs(d, true, nil); h.mix.Joins(&n) {
 			h.kind = holdMixNorm
 			return nil
 		}
 	}
-	if !holds || (d.held.kind != holdSum || d.held.sum.rows != a.X) && !d.joinsParts(&a) {
+	if !holds || (d.held.kind != holdSum || d.held.sum.rows != a.X) && !joinsParts(d, &a) {
 		if err := d.settle(); err != nil {
 			return err
 		}
 	}
 	if !holds {
-		return d.norm("norm", a.Out, a.X, a.Weight, a.Eps)
+		return rmsNorm(d, "norm", a.Out, a.X, a.Weight, a.Eps)
 	}
 	d.held.kind, d.held.norm = holdNorm, a
 	return nil
 }
 
-// Gate computes silu(Gate) * Up. It is delayed, to be fused with the product that multiplies the result.
-func (d *Device) Gate(a kernel.GateArgs) error {
+// gate computes silu(Gate) * Up. It is delayed, to be fused with the product that multiplies the result.
+func gate(d *Device, a kernel.GateArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
 	for _, t := range []kernel.Tensor{a.Gate, a.Up, a.Out} {
 		if t.DType != kernel.BF16 || t.Off%16 != 0 || stride(t)%8 != 0 || t.Cols%16 != 0 || t.Rows == 0 || t.Cols == 0 {
-			return d.gateRows(&a)
+			return gateRows(d, &a)
 		}
 	}
 	d.held.kind, d.held.gate = holdGate, a
@@ -265,7 +265,7 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 
 // holdDelta delays the addition of a matrix product, which is in scratch memory, to rows. The scratch memory is freed
 // when the sum is launched.
-func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
+func holdDelta(d *Device, rows kernel.Tensor, delta cuda.Ptr, stride int64) {
 	h := &d.held
 	h.kind, h.sum = holdSum, heldSum{rows: rows, delta: delta, stride: stride}
 	h.scratch = append(h.scratch, delta)
@@ -273,7 +273,7 @@ func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
 
 // holdResults delays the addition of the experts' weighted results to rows, after a delayed matrix product for these
 // rows.
-func (d *Device) holdResults(rows kernel.Tensor, a *cuda.ExpertsArgs, scratch cuda.Ptr) {
+func holdResults(d *Device, rows kernel.Tensor, a *cuda.ExpertsArgs, scratch cuda.Ptr) {
 	h := &d.held
 	h.kind, h.sum.rows, h.sum.experts = holdSum, rows, *a
 	h.scratch = append(h.scratch, scratch)
@@ -289,7 +289,7 @@ func overlap(a, b kernel.Tensor) bool {
 }
 
 // apart launches the delayed operations if the next operation writes memory that a delayed store reads.
-func (d *Device) apart(writes ...kernel.Tensor) error {
+func apart(d *Device, writes ...kernel.Tensor) error {
 	for _, w := range writes {
 		for _, t := range d.held.stored {
 			if overlap(w, t) {

@@ -7,9 +7,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// HyperPre computes the input of a sublayer from the residual streams.
-func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
-	if err := d.beginMix(&a, a.Mix); err != nil {
+// hyperPre computes the input of a sublayer from the residual streams.
+func hyperPre(d *Device, a kernel.HyperPreArgs) error {
+	if err := beginMix(d, &a, a.Mix); err != nil {
 		return err
 	}
 	r := require{op: "hyper prepare"}
@@ -26,12 +26,12 @@ func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return errors.Join(r.err, d.settle())
 	}
-	return d.mix(&args, a.Out, a.Mix)
+	return mixStreams(d, &args, a.Out, a.Mix)
 }
 
-// HyperHead computes one row per token from the streams after the last layer.
-func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
-	if err := d.beginMix(&a, a.Mix); err != nil {
+// hyperHead computes one row per token from the streams after the last layer.
+func hyperHead(d *Device, a kernel.HyperHeadArgs) error {
+	if err := beginMix(d, &a, a.Mix); err != nil {
 		return err
 	}
 	r := require{op: "hyper head"}
@@ -40,21 +40,21 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return errors.Join(r.err, d.settle())
 	}
-	return d.mix(&args, a.Out, a.Mix)
+	return mixStreams(d, &args, a.Out, a.Mix)
 }
 
 // beginMix checks the arguments of an operation on residual streams and launches the delayed operations, except a
 // product that the operation reads in scratch memory.
-func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error {
+func beginMix(d *Device, a interface{ Check() error }, mix kernel.Tensor) error {
 	if d.held.kind == holdStaged && d.held.staged.out == mix && !d.held.routes && !d.held.parts.held() {
 		return a.Check()
 	}
 	return d.begin(a)
 }
 
-// mix delays a sum of residual streams, to be fused with the norm of its output. If the matrix product is in scratch
-// memory (heldStaged), the kernel reads it there and copies it to mix.
-func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
+// mixStreams delays a sum of residual streams, to be fused with the norm of its output. If the matrix product is in
+// scratch memory (heldStaged), the kernel reads it there and copies it to mix.
+func mixStreams(d *Device, a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	h := &d.held
 	if h.kind == holdStaged {
 		a.Mix, a.MixStride, a.Kept, a.KeptStride = h.staged.at, h.staged.stride, at(mix), stride(mix)
@@ -72,9 +72,9 @@ func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 		Streams: r.count("streams", n)}
 }
 
-// HyperPost adds a sublayer's output to the streams.
-func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
-	adds := d.addsUp(&a)
+// hyperPost adds a sublayer's output to the streams.
+func hyperPost(d *Device, a kernel.HyperPostArgs) error {
+	adds := addsUp(d, &a)
 	if !adds {
 		if err := d.settle(); err != nil {
 			return err
@@ -93,25 +93,25 @@ func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 		return errors.Join(r.err, d.settle())
 	}
 	if !adds {
-		return d.kernels.HyperPost(d.stream, &args)
+		return cuda.HyperPost(d.kernels, d.stream, &args)
 	}
-	sum := cuda.HyperSumArgs{Post: args, Sum: d.normArgs(false, nil)}
+	sum := cuda.HyperSumArgs{Post: args, Sum: normArgs(d, false, nil)}
 	d.held.kind = holdNothing
-	return errors.Join(d.kernels.HyperPostSum(d.stream, &sum), d.release(nil))
+	return errors.Join(cuda.HyperPostSum(d.kernels, d.stream, &sum), d.release(nil))
 }
 
 // addsUp reports whether the output of a sublayer is a delayed sum of experts' results. The sum is then computed in the
 // launch that adds it to the streams.
-func (d *Device) addsUp(a *kernel.HyperPostArgs) bool {
+func addsUp(d *Device, a *kernel.HyperPostArgs) bool {
 	h := &d.held
 	return h.kind == holdSum && !h.routes && h.sum.experts.Results != 0 && h.sum.rows == a.Sub &&
 		a.Streams <= cuda.SumStreams && normable(a.Sub) && a.X.DType == kernel.BF16 && a.X.Off%16 == 0 &&
 		stride(a.X)%8 == 0
 }
 
-// HeadNorm normalises every head, without weights. It is delayed: if the heads are rotated next, both run in one
+// headNorm normalises every head, without weights. It is delayed: if the heads are rotated next, both run in one
 // kernel.
-func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
+func headNorm(d *Device, a kernel.HeadNormArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}

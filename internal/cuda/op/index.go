@@ -24,8 +24,8 @@ func indexRecipe(ropeAt int, p kernel.Pairing, hadamard bool, scales num.ScaleMo
 	return v
 }
 
-// StoreIndex normalises, rotates and quantises indexer keys, in one launch with a delayed store of latent rows.
-func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
+// storeIndex normalises, rotates and quantises indexer keys, in one launch with a delayed store of latent rows.
+func storeIndex(d *Device, a kernel.IndexStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -40,25 +40,25 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	r.aligned("weight", a.Weight, 16)
 	r.aligned("bias", a.Bias, 16)
 	r.indexPool(a.Pool)
-	args := d.keyWriter(&r, a.Key, a.Angles, a.Slots, a.Pool)
+	args := keyWriter(d, &r, a.Key, a.Angles, a.Slots, a.Pool)
 	args.Recipe = indexRecipe(0, a.Pairing, a.Hadamard, num.ScalePow2)
 	args.Gamma, args.Beta, args.Epsilon = at(a.Weight), at(a.Bias), float64(a.Eps)
 	if r.err != nil || a.Key.Rows == 0 {
 		return r.err
 	}
 	var err error
-	if args.Positions, err = d.counting(a.Key.Rows); err != nil {
+	if args.Positions, err = counting(d, a.Key.Rows); err != nil {
 		return err
 	}
 	if h := &d.held; h.kind == holdStore {
 		h.store.Keys, h.stored[1] = args, a.Key
 		return nil
 	}
-	return d.kernels.WriteIndexKeys(d.stream, &args)
+	return cuda.WriteIndexKeys(d.kernels, d.stream, &args)
 }
 
 // keyWriter returns the arguments that are common to all writers of indexer keys.
-func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
+func keyWriter(d *Device, r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
 	r.dtype("keys", keys, kernel.BF16)
 	r.packed("slots", slots)
 	r.aligned("keys", keys, 8)
@@ -74,31 +74,31 @@ func (r *require) indexPool(p kernel.Pool) {
 	}
 }
 
-// StoreKeys normalises, rotates and quantises indexer keys that Compress computed. The normalised key is rounded to
+// storeKeys normalises, rotates and quantises indexer keys that Compress computed. The normalised key is rounded to
 // bf16 before it is rotated. Without a norm, keys are stored without both.
-func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
+func storeKeys(d *Device, a kernel.KeyStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "store keys"}
 	if a.Pool.Layout == layout.V41Index68 {
-		return d.storeKeysV41(&r, &a)
+		return storeKeysV41(d, &r, &a)
 	}
 	r.indexPool(a.Pool)
-	args := d.keyWriter(&r, a.Keys, a.Angles, a.Slots, a.Pool)
+	args := keyWriter(d, &r, a.Keys, a.Angles, a.Slots, a.Pool)
 	args.Recipe = indexRecipe(layout.IndexDim-layout.RopeDim, kernel.Interleaved, a.Hadamard, num.ScaleF32)
 	if r.err != nil || a.Keys.Rows == 0 {
 		return r.err
 	}
 	var err error
-	if args.Positions, err = d.counting(a.Keys.Rows); err != nil {
+	if args.Positions, err = counting(d, a.Keys.Rows); err != nil {
 		return err
 	}
 	if root := a.Norm.DType == kernel.F32 && a.Norm.Off%16 == 0; root || !a.Norm.Given() {
 		if a.Norm.Given() {
 			args.Gamma, args.Epsilon = at(a.Norm), float64(a.Eps)
 		}
-		err := d.part(d.held.parts.args.Index.Tokens > 0, []kernel.Tensor{a.Keys, a.Slots, a.Angles},
+		err := addPart(d, d.held.parts.args.Index.Tokens > 0, []kernel.Tensor{a.Keys, a.Slots, a.Angles},
 			[]kernel.Tensor{a.Pool.Mem})
 		if err == nil {
 			d.held.parts.args.Index = args
@@ -108,14 +108,14 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	return d.normalised(r.op, a.Keys, a.Norm, a.Eps, func(keys kernel.Tensor) error {
+	return normalised(d, r.op, a.Keys, a.Norm, a.Eps, func(keys kernel.Tensor) error {
 		args.Keys, args.KeyStride = at(keys), layout.IndexDim
-		return d.kernels.WriteIndexKeys(d.stream, &args)
+		return cuda.WriteIndexKeys(d.kernels, d.stream, &args)
 	})
 }
 
-// GatherIndex collects indexer keys into one page.
-func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
+// gatherIndex collects indexer keys into one page.
+func gatherIndex(d *Device, a kernel.IndexGatherArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -130,12 +130,12 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	if r.err != nil || a.Slots.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.GatherIndexSlots(d.stream, &args)
+	return cuda.GatherIndexSlots(d.kernels, d.stream, &args)
 }
 
-// IndexQuery rotates and quantises indexer queries and multiplies the weights by their scales, in one launch with
+// indexQuery rotates and quantises indexer queries and multiplies the weights by their scales, in one launch with
 // delayed stores of rows and keys.
-func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
+func indexQuery(d *Device, a kernel.IndexQueryArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 			return err
 		}
 	}
-	if err := d.apart(a.Out, a.W); err != nil {
+	if err := apart(d, a.Out, a.W); err != nil {
 		return err
 	}
 	r := require{op: "index query"}
@@ -172,23 +172,23 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 		return r.err
 	}
 	var err error
-	if args.Positions, err = d.counting(a.Q.Rows); err != nil {
+	if args.Positions, err = counting(d, a.Q.Rows); err != nil {
 		return err
 	}
 	if a.V41 {
-		return d.kernels.PrepareQueriesV41(d.stream, &args)
+		return cuda.PrepareQueriesV41(d.kernels, d.stream, &args)
 	}
 	if d.held.kind == holdStore {
 		d.held.store.Queries = args
 		return d.settle()
 	}
 	if parts {
-		if err := d.part(d.held.parts.args.Queries.Tokens > 0, []kernel.Tensor{a.Q, a.Weights, a.Angles},
+		if err := addPart(d, d.held.parts.args.Queries.Tokens > 0, []kernel.Tensor{a.Q, a.Weights, a.Angles},
 			[]kernel.Tensor{a.Out, a.W}); err != nil {
 			return err
 		}
 		d.held.parts.args.Queries = args
 		return nil
 	}
-	return d.kernels.PrepareIndexQueries(d.stream, &args)
+	return cuda.PrepareIndexQueries(d.kernels, d.stream, &args)
 }

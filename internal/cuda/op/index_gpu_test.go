@@ -32,16 +32,16 @@ func TestGPUIndexKeys(t *testing.T) {
 		b.normal(1, layout.IndexDim), b.ints(n, 1, scattered)
 	for _, p := range []kernel.Pairing{kernel.Interleaved, kernel.HalfSplit} {
 		onRef, onGPU := b.pools(layout.IndexPage132, 3, l.PageBytes(64), 64, nil)
-		b.must(b.ref.StoreIndex(kernel.IndexStoreArgs{Key: key.ref, Weight: w.ref, Bias: bias.ref, Eps: 1e-6,
+		b.must(b.ref.Do(kernel.IndexStoreArgs{Key: key.ref, Weight: w.ref, Bias: bias.ref, Eps: 1e-6,
 			Angles: a.ref, Pairing: p, Hadamard: true, Slots: slots.ref, Pool: onRef}),
-			b.gpu.StoreIndex(kernel.IndexStoreArgs{Key: key.gpu, Weight: w.gpu, Bias: bias.gpu, Eps: 1e-6,
+			b.gpu.Do(kernel.IndexStoreArgs{Key: key.gpu, Weight: w.gpu, Bias: bias.gpu, Eps: 1e-6,
 				Angles: a.gpu, Pairing: p, Hadamard: true, Slots: slots.gpu, Pool: onGPU}))
 		b.fewDiffer(p.String(), onRef.Mem, onGPU.Mem)
 	}
 	onRef, onGPU := b.pools(layout.IndexPage132, 3, l.PageBytes(64), 64, nil)
-	b.must(b.ref.StoreKeys(kernel.KeyStoreArgs{Keys: key.ref, Norm: w.ref, Eps: 1e-6, Angles: a.ref, Hadamard: true,
+	b.must(b.ref.Do(kernel.KeyStoreArgs{Keys: key.ref, Norm: w.ref, Eps: 1e-6, Angles: a.ref, Hadamard: true,
 		Slots: slots.ref, Pool: onRef}),
-		b.gpu.StoreKeys(kernel.KeyStoreArgs{Keys: key.gpu, Norm: w.gpu, Eps: 1e-6, Angles: a.gpu, Hadamard: true,
+		b.gpu.Do(kernel.KeyStoreArgs{Keys: key.gpu, Norm: w.gpu, Eps: 1e-6, Angles: a.gpu, Hadamard: true,
 			Slots: slots.gpu, Pool: onGPU}))
 	b.fewDiffer("compressed keys", onRef.Mem, onGPU.Mem)
 
@@ -49,8 +49,8 @@ func TestGPUIndexKeys(t *testing.T) {
 	read := []int32{130, 0, 63, 64, 127, 191, 1, 65}
 	at := b.ints(len(read), 1, read)
 	outRef, outGPU := b.pools(layout.IndexPage132, 1, l.PageBytes(12), 12, nil)
-	b.must(b.ref.GatherIndex(kernel.IndexGatherArgs{Out: outRef, Slots: at.ref, Pool: srcRef}),
-		b.gpu.GatherIndex(kernel.IndexGatherArgs{Out: outGPU, Slots: at.gpu, Pool: srcGPU}))
+	b.must(b.ref.Do(kernel.IndexGatherArgs{Out: outRef, Slots: at.ref, Pool: srcRef}),
+		b.gpu.Do(kernel.IndexGatherArgs{Out: outGPU, Slots: at.gpu, Pool: srcGPU}))
 	b.same("gathered keys", outRef.Mem, outGPU.Mem)
 }
 
@@ -66,9 +66,9 @@ func TestGPUIndexQueries(t *testing.T) {
 			if offset > 0 {
 				pairing, scales = kernel.Interleaved, num.ScaleF32
 			}
-			b.must(b.ref.IndexQuery(kernel.IndexQueryArgs{Out: outRef, W: w.ref, Q: q.ref, Weights: weights.ref,
+			b.must(b.ref.Do(kernel.IndexQueryArgs{Out: outRef, W: w.ref, Q: q.ref, Weights: weights.ref,
 				Angles: a.ref, Heads: heads, Offset: offset, Pairing: pairing, Hadamard: true, Scales: scales}),
-				b.gpu.IndexQuery(kernel.IndexQueryArgs{Out: outGPU, W: w.gpu, Q: q.gpu, Weights: weights.gpu,
+				b.gpu.Do(kernel.IndexQueryArgs{Out: outGPU, W: w.gpu, Q: q.gpu, Weights: weights.gpu,
 					Angles: a.gpu, Heads: heads, Offset: offset, Pairing: pairing, Hadamard: true, Scales: scales}))
 			b.fewDiffer(fmt.Sprintf("%d heads, rotated at %d", heads, offset), outRef, outGPU)
 			b.near("weights", w, 1e-2)
@@ -111,23 +111,23 @@ func TestGPUScores(t *testing.T) {
 				blank[i] = -7
 			}
 			out := b.floats(rows, 200, blank)
-			b.must(b.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: qRef, W: w.ref, Keys: keysRef, Table: table.ref,
+			b.must(b.ref.Do(kernel.ScoreArgs{Out: out.ref, Q: qRef, W: w.ref, Keys: keysRef, Table: table.ref,
 				TableRow: tableRow.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1}))
 			if nextN <= 2 { // with groups of 4, neighbouring rows belong to different requests
-				b.must(b.gpu.Scores(kernel.ScoreArgs{Out: out.gpu, Q: qGPU, W: w.gpu, Keys: keysGPU, Table: table.gpu,
+				b.must(b.gpu.Do(kernel.ScoreArgs{Out: out.gpu, Q: qGPU, W: w.gpu, Keys: keysGPU, Table: table.gpu,
 					TableRow: tableRow.gpu, Lens: ln.gpu, Heads: heads, SkipUpTo: 1, NextN: nextN}))
 			} else {
 				flat := kernel.Pool{Mem: b.place(b.gpu, kernel.U8, 1, layout.IndexFP8{}.PageBytes(len(slots)), nil),
 					Layout: layout.IndexPage132, PageTokens: len(slots)}
-				b.must(b.gpu.GatherIndex(kernel.IndexGatherArgs{Out: flat, Slots: at.gpu, Pool: keysGPU}))
-				b.must(b.gpu.Scores(kernel.ScoreArgs{Out: out.gpu, Q: qGPU, W: w.gpu, Keys: flat, Start: start.gpu,
+				b.must(b.gpu.Do(kernel.IndexGatherArgs{Out: flat, Slots: at.gpu, Pool: keysGPU}))
+				b.must(b.gpu.Do(kernel.ScoreArgs{Out: out.gpu, Q: qGPU, W: w.gpu, Keys: flat, Start: start.gpu,
 					Lens: ln.gpu, Heads: heads, SkipUpTo: 1}))
 			}
 			// The tensor cores add FP8 products with a precision of about 14 bits.
 			b.near(fmt.Sprintf("%d heads, groups of %d", heads, nextN), out, 3e-2)
 		}
 	}
-	err := b.gpu.Scores(kernel.ScoreArgs{Out: b.normal(1, 4).gpu, Q: b.place(b.gpu, kernel.E4M3, 1, 16*128, nil),
+	err := b.gpu.Do(kernel.ScoreArgs{Out: b.normal(1, 4).gpu, Q: b.place(b.gpu, kernel.E4M3, 1, 16*128, nil),
 		W: b.normal(1, 16).gpu, Keys: func() kernel.Pool { _, p := b.keyPools(1, 64); return p }(),
 		Table: b.ints(1, 1, []int32{0}).gpu, TableRow: b.ints(1, 1, []int32{0}).gpu, Lens: b.ints(1, 1, []int32{4}).gpu,
 		Heads: 16})
@@ -162,8 +162,8 @@ func TestGPUSelectAndLocate(t *testing.T) {
 		}
 		scores, ln, out := b.floats(len(lens), width, v), b.ints(len(lens), 1, lens),
 			b.ints(len(lens), k, make([]int32, len(lens)*k))
-		b.must(b.ref.Select(kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: ln.ref}),
-			b.gpu.Select(kernel.SelectArgs{Out: out.gpu, Scores: scores.gpu, Lens: ln.gpu}))
+		b.must(b.ref.Do(kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: ln.ref}),
+			b.gpu.Do(kernel.SelectArgs{Out: out.gpu, Scores: scores.gpu, Lens: ln.gpu}))
 		b.same(fmt.Sprintf("best %d", k), out.ref, out.gpu)
 		pages := make([]int32, 2*5)
 		for i := range pages {
@@ -172,18 +172,18 @@ func TestGPUSelectAndLocate(t *testing.T) {
 		table, rows, offset := b.ints(2, 5, pages), b.ints(len(lens), 1, []int32{0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}),
 			b.ints(len(lens), 1, []int32{0, 1, 20, 300, 0, 1, 20, 300, 0, 1, 20, 300})
 		placed := b.ints(len(lens), k, make([]int32, len(lens)*k))
-		b.must(b.ref.Locate(kernel.LocateArgs{Out: placed.ref, Positions: out.ref, Table: table.ref, TableRow: rows.ref,
+		b.must(b.ref.Do(kernel.LocateArgs{Out: placed.ref, Positions: out.ref, Table: table.ref, TableRow: rows.ref,
 			PageTokens: 64}),
-			b.gpu.Locate(kernel.LocateArgs{Out: placed.gpu, Positions: out.gpu, Table: table.gpu, TableRow: rows.gpu,
+			b.gpu.Do(kernel.LocateArgs{Out: placed.gpu, Positions: out.gpu, Table: table.gpu, TableRow: rows.gpu,
 				PageTokens: 64}))
 		b.same("paged", placed.ref, placed.gpu)
-		b.must(b.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: out.ref, Offset: offset.ref}),
-			b.gpu.Locate(kernel.LocateArgs{Out: out.gpu, Positions: out.gpu, Offset: offset.gpu}))
+		b.must(b.ref.Do(kernel.LocateArgs{Out: out.ref, Positions: out.ref, Offset: offset.ref}),
+			b.gpu.Do(kernel.LocateArgs{Out: out.gpu, Positions: out.gpu, Offset: offset.gpu}))
 		b.same("ragged, in place", out.ref, out.gpu)
 	}
 	short, out := b.ints(3, 1, []int32{0, 3, 8}), b.ints(3, 8, make([]int32, 24))
-	b.must(b.ref.Select(kernel.SelectArgs{Out: out.ref, Lens: short.ref}),
-		b.gpu.Select(kernel.SelectArgs{Out: out.gpu, Lens: short.gpu}))
+	b.must(b.ref.Do(kernel.SelectArgs{Out: out.ref, Lens: short.ref}),
+		b.gpu.Do(kernel.SelectArgs{Out: out.gpu, Lens: short.gpu}))
 	b.same("short rows without scores", out.ref, out.gpu)
 }
 
@@ -203,7 +203,7 @@ func TestGPUCombine(t *testing.T) {
 			onRef.Extra, onRef.ExtraLens, onRef.ExtraBase = extra.ref, el.ref, eb.ref
 			onGPU.Extra, onGPU.ExtraLens, onGPU.ExtraBase = extra.gpu, el.gpu, eb.gpu
 		}
-		b.must(b.ref.Combine(onRef), b.gpu.Combine(onGPU))
+		b.must(b.ref.Do(onRef), b.gpu.Do(onGPU))
 		b.same("combined", out.ref, out.gpu)
 		b.same("lengths", lens.ref, lens.gpu)
 	}

@@ -93,13 +93,13 @@ func (l *streamLayer) run(alone bool) map[string][]byte {
 	b.must(err)
 	rotate := kernel.RotateArgs{X: q, Angles: l.angles, Heads: l.heads, HeadDim: l.size, Offset: l.size - 64,
 		Pairing: kernel.Interleaved}
-	do(g.HeadNorm(kernel.HeadNormArgs{X: q, Heads: l.heads, Eps: 1e-6}))
-	do(g.Rotate(rotate))
+	do(g.Do(kernel.HeadNormArgs{X: q, Heads: l.heads, Eps: 1e-6}))
+	do(rotateRows(g, rotate))
 	turned := copied(q)
 	rotate.Inverse = true
-	do(g.Rotate(rotate))
+	do(rotateRows(g, rotate))
 	for i, w := range l.bands {
-		do(g.Multiply(kernel.MultiplyArgs{Out: z.Columns(128*i, 128*(i+1)),
+		do(g.Do(kernel.MultiplyArgs{Out: z.Columns(128*i, 128*(i+1)),
 			X: q.Columns(2*l.size*i, 2*l.size*(i+1)), W: w}))
 	}
 	var to [4]kernel.Tensor
@@ -119,10 +119,10 @@ func (l *streamLayer) run(alone bool) map[string][]byte {
 		do(g.Put(kernel.PutArgs{Out: to[i], X: x, Rows: l.places[i]}))
 	}
 	if l.shared {
-		do(g.Multiply(kernel.MultiplyArgs{Out: out, X: q.Columns(0, 2*128), W: l.o, Accumulate: true}))
+		do(g.Do(kernel.MultiplyArgs{Out: out, X: q.Columns(0, 2*128), W: l.o, Accumulate: true}))
 	}
-	do(g.Experts(kernel.ExpertArgs{Out: out, X: l.h, IDs: l.ids, Weights: l.weights, Experts: l.experts}))
-	do(g.HyperPost(kernel.HyperPostArgs{X: streams, Sub: out, Post: l.post, Comb: l.comb, Streams: l.streamsCount}))
+	do(g.Do(kernel.ExpertArgs{Out: out, X: l.h, IDs: l.ids, Weights: l.weights, Experts: l.experts}))
+	do(g.Do(kernel.HyperPostArgs{X: streams, Sub: out, Post: l.post, Comb: l.comb, Streams: l.streamsCount}))
 	b.must(g.settle(), g.Sync())
 	wrote := map[string][]byte{}
 	for name, t := range map[string]kernel.Tensor{"normalised heads": turned, "heads": q, "products": z,
@@ -236,31 +236,31 @@ func (l *partsLayer) run(alone bool) map[string][]byte {
 	state, keyState := copied("ring", l.state), copied("ring of keys", l.keyState)
 	closed, keys := take("closed groups", kernel.BF16, rows, 512), take("closed keys", kernel.BF16, rows, 128)
 	codes, folded := take("query codes", kernel.E4M3, rows, 64*128), take("folded", kernel.F32, rows, 64)
-	do(g.HyperPre(kernel.HyperPreArgs{Out: x, Post: post, Comb: comb, X: l.x, Mix: l.mix, Base: l.base, Scale: l.scale,
+	do(g.Do(kernel.HyperPreArgs{Out: x, Post: post, Comb: comb, X: l.x, Mix: l.mix, Base: l.base, Scale: l.scale,
 		Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
-	do(g.Norm(kernel.NormArgs{Out: x, X: x, Weight: l.norm, Eps: 1e-6}))
-	do(g.Multiply(kernel.MultiplyArgs{Out: first, X: x, W: l.qa}))
+	do(g.Do(kernel.NormArgs{Out: x, X: x, Weight: l.norm, Eps: 1e-6}))
+	do(g.Do(kernel.MultiplyArgs{Out: first, X: x, W: l.qa}))
 
 	qr, kv := latents.Columns(0, 1024), latents.Columns(1024, 1536)
-	do(g.StoreEntries(kernel.EntryStoreArgs{Rows: kv, Norm: l.kvNorm, Eps: 1e-6, Angles: l.angles, Slots: l.slots,
+	do(g.Do(kernel.EntryStoreArgs{Rows: kv, Norm: l.kvNorm, Eps: 1e-6, Angles: l.angles, Slots: l.slots,
 		Pool: window}))
-	do(g.Compress(kernel.CompressArgs{Out: closed, Values: l.raw.Columns(0, 1024), Gates: l.raw.Columns(1024, 2048),
+	do(g.Do(kernel.CompressArgs{Out: closed, Values: l.raw.Columns(0, 1024), Gates: l.raw.Columns(1024, 2048),
 		State: state, APE: l.ape, Sources: l.sources, Ratio: 4, Overlap: true}))
-	do(g.Compress(kernel.CompressArgs{Out: keys, Values: l.key.Columns(0, 256), Gates: l.key.Columns(256, 512),
+	do(g.Do(kernel.CompressArgs{Out: keys, Values: l.key.Columns(0, 256), Gates: l.key.Columns(256, 512),
 		State: keyState, APE: l.keyAPE, Sources: l.sources, Ratio: 4, Overlap: true}))
-	do(g.Norm(kernel.NormArgs{Out: qr, X: qr, Weight: l.qNorm, Eps: 1e-6}))
-	do(g.Multiply(kernel.MultiplyArgs{Out: second, X: qr, W: l.qb}))
+	do(g.Do(kernel.NormArgs{Out: qr, X: qr, Weight: l.qNorm, Eps: 1e-6}))
+	do(g.Do(kernel.MultiplyArgs{Out: second, X: qr, W: l.qb}))
 
-	do(g.HeadNorm(kernel.HeadNormArgs{X: q, Heads: 64, Eps: 1e-6}))
-	do(g.Rotate(kernel.RotateArgs{X: q, Angles: l.angles, Heads: 64, HeadDim: 512, Offset: 448,
+	do(g.Do(kernel.HeadNormArgs{X: q, Heads: 64, Eps: 1e-6}))
+	do(g.Do(kernel.RotateArgs{X: q, Angles: l.angles, Heads: 64, HeadDim: 512, Offset: 448,
 		Pairing: kernel.Interleaved}))
-	do(g.StoreEntries(kernel.EntryStoreArgs{Rows: closed, Norm: l.entryNorm, Eps: 1e-6, Angles: l.angles,
+	do(g.Do(kernel.EntryStoreArgs{Rows: closed, Norm: l.entryNorm, Eps: 1e-6, Angles: l.angles,
 		Slots: l.slots, Pool: extra}))
-	do(g.StoreKeys(kernel.KeyStoreArgs{Keys: keys, Norm: l.keyNorm, Eps: 1e-6, Angles: l.angles, Hadamard: true,
+	do(g.Do(kernel.KeyStoreArgs{Keys: keys, Norm: l.keyNorm, Eps: 1e-6, Angles: l.angles, Hadamard: true,
 		Slots: l.slots, Pool: index}))
 	do(g.Put(kernel.PutArgs{Out: state, X: l.raw, Rows: l.places}))
 	do(g.Put(kernel.PutArgs{Out: keyState, X: l.key, Rows: l.places}))
-	do(g.IndexQuery(kernel.IndexQueryArgs{Out: codes, W: folded, Q: l.iq, Weights: l.weights, Angles: l.angles,
+	do(g.Do(kernel.IndexQueryArgs{Out: codes, W: folded, Q: l.iq, Weights: l.weights, Angles: l.angles,
 		Heads: 64, Offset: 64, Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScaleF32}))
 	b.must(g.settle(), g.Sync())
 	out := map[string][]byte{}
@@ -289,13 +289,13 @@ func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 			q, err := kernel.New(b.gpu, kernel.BF16, n, heads*size)
 			b.must(err, b.gpu.Copy(kernel.CopyArgs{Out: q, X: x.Slice(0, n)}))
 			z, err := kernel.New(b.gpu, kernel.BF16, n, 256)
-			b.must(err, b.gpu.Rotate(kernel.RotateArgs{X: q, Angles: angles.Slice(0, n), Heads: heads, HeadDim: size,
+			b.must(err, b.gpu.Do(kernel.RotateArgs{X: q, Angles: angles.Slice(0, n), Heads: heads, HeadDim: size,
 				Offset: size - 64, Pairing: kernel.Interleaved, Inverse: true}))
 			for j, w := range bands {
 				if alone {
 					b.must(b.gpu.settle())
 				}
-				b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: z.Columns(128*j, 128*(j+1)),
+				b.must(b.gpu.Do(kernel.MultiplyArgs{Out: z.Columns(128*j, 128*(j+1)),
 					X: q.Columns(j*heads/2*size, (j+1)*heads/2*size), W: w}))
 			}
 			b.must(b.gpu.settle(), b.gpu.Sync())

@@ -5,10 +5,10 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Absorb projects queries into latent space: for each head, a product with its part of the transposed up-projection,
+// absorb projects queries into latent space: for each head, a product with its part of the transposed up-projection,
 // and a copy of the rotated columns. If the rotation of the queries is delayed, the copy becomes a part of it, and both
 // stay delayed, to be fused with Locate.
-func (d *Device) Absorb(a kernel.AbsorbArgs) error {
+func absorb(d *Device, a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 		h.turn.Rotate = cuda.RotateArgs{X: at(a.Q), XStride: stride(a.Q), Rows: x.Rows, Heads: x.Batch,
 			HeadDim: int32(n.QK()), Offset: int32(n.Nope), Rope: rope, XType: cuda.ElementBF16}
 	}
-	if err := d.perHead(&r, &x); err != nil || a.Q.Rows == 0 || n.Rope == 0 {
+	if err := perHead(d, &r, &x); err != nil || a.Q.Rows == 0 || n.Rope == 0 {
 		return err
 	}
 	// The product reads only columns that are not rotated, so it may run before the rotation.
@@ -41,9 +41,9 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	return nil
 }
 
-// Expand projects attention outputs from latent space to value heads: for each head, a product with its part of the
+// expand projects attention outputs from latent space to value heads: for each head, a product with its part of the
 // up-projection.
-func (d *Device) Expand(a kernel.ExpandArgs) error {
+func expand(d *Device, a kernel.ExpandArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 		int64(n.Nope+n.V)*int64(n.Latent)
 	x.InputBatch, x.OutBatch, x.Columns, x.K = int64(n.Latent), int64(n.V), r.count("value columns", n.V),
 		r.count("latent columns", n.Latent)
-	return d.perHead(&r, &x)
+	return perHead(d, &r, &x)
 }
 
 // heads returns the description of a batched matrix product with one batch entry for each head.
@@ -80,9 +80,9 @@ func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product
 }
 
 // perHead launches the products of all heads as one batch.
-func (d *Device) perHead(r *require, x *cuda.Product) error {
+func perHead(d *Device, r *require, x *cuda.Product) error {
 	if r.err != nil || x.Rows == 0 {
 		return r.err
 	}
-	return d.product(x)
+	return multiplyOne(d, x)
 }

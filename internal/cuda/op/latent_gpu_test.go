@@ -80,14 +80,14 @@ func TestGPULatentAttend(t *testing.T) {
 		at, ln := b.ints(rows, 1, row), b.ints(rows, 1, seen)
 		for _, heads := range []int{3, 20, 64, 128} {
 			q, out := b.random(rows, heads*layout.RowDim), b.random(rows, heads*layout.LatentDim)
-			b.must(b.ref.LatentAttend(kernel.LatentArgs{Out: out.ref, Q: q.ref, Pool: onRef, Table: table.ref,
+			b.must(b.ref.Do(kernel.LatentArgs{Out: out.ref, Q: q.ref, Pool: onRef, Table: table.ref,
 				TableRow: at.ref, Lens: ln.ref, Heads: heads, Scale: 0.05}))
 			for _, split := range []int{0, 512, 1024, 2048} {
 				what := fmt.Sprintf("%v, %d heads, cut after %d keys", kind, heads, split)
 				run := func(out kernel.Tensor, from, to int, table kernel.Tensor) []byte {
 					t.Helper()
 					b.must(b.gpu.Write(out, bytes.Repeat([]byte{0xFF}, int(out.Extent()))))
-					b.must(b.gpu.LatentAttend(kernel.LatentArgs{Out: out, Q: q.gpu.Slice(from, to), Pool: onGPU,
+					b.must(b.gpu.Do(kernel.LatentArgs{Out: out, Q: q.gpu.Slice(from, to), Pool: onGPU,
 						Table: table, TableRow: at.gpu.Slice(from, to), Lens: ln.gpu.Slice(from, to), Heads: heads,
 						Scale: 0.05, SplitKeys: split}))
 					return b.bytes(b.gpu, out)
@@ -122,7 +122,7 @@ func TestGPULatentAttend(t *testing.T) {
 	_, pool, list := b.sequences(layout.FP8Row656, []int{65}, 2)
 	list[1] = 1 << 20
 	q, out := b.random(1, 64*layout.RowDim), b.random(1, 64*layout.LatentDim)
-	b.must(b.gpu.LatentAttend(kernel.LatentArgs{Out: out.gpu, Q: q.gpu, Pool: pool, Table: b.ints(1, 2, list).gpu,
+	b.must(b.gpu.Do(kernel.LatentArgs{Out: out.gpu, Q: q.gpu, Pool: pool, Table: b.ints(1, 2, list).gpu,
 		TableRow: b.ints(1, 1, []int32{0}).gpu, Lens: b.ints(1, 1, []int32{65}).gpu, Heads: 64, Scale: 1}))
 	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("a page beyond the pool: %v, want ErrArgument at the next sync", err)
@@ -150,7 +150,7 @@ func TestGPUManyLatentRowsEqualTwoHalves(t *testing.T) {
 				out, err := kernel.New(b.gpu, kernel.BF16, rows, heads*layout.LatentDim)
 				b.must(err)
 				for from := 0; from < rows; from += step {
-					b.must(b.gpu.LatentAttend(kernel.LatentArgs{Out: out.Slice(from, from+step),
+					b.must(b.gpu.Do(kernel.LatentArgs{Out: out.Slice(from, from+step),
 						Q: q.Slice(from, from+step), Pool: pool, Table: table, TableRow: at.Slice(from, from+step),
 						Lens: ln.Slice(from, from+step), Heads: heads, Scale: 0.05, SplitKeys: split}))
 				}

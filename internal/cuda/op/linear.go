@@ -11,7 +11,7 @@ import (
 
 // sequences returns the kernels' description of sequences. The numbers of slots and snapshots follow from the rows of
 // the tensors, and held-back rows are divided equally among the slots.
-func (d *Device) sequences(r *require, s kernel.Sequences, state, kept, held kernel.Tensor,
+func sequences(d *Device, r *require, s kernel.Sequences, state, kept, held kernel.Tensor,
 	rows int) cuda.SequencesView {
 	for _, t := range []struct {
 		name string
@@ -33,9 +33,9 @@ func (d *Device) sequences(r *require, s kernel.Sequences, state, kept, held ker
 	return v
 }
 
-// Convolve computes causal convolutions over the rows of each sequence. A row, slot or snapshot outside its tensor
+// convolve computes causal convolutions over the rows of each sequence. A row, slot or snapshot outside its tensor
 // raises a fault.
-func (d *Device) Convolve(a kernel.ConvArgs) error {
+func convolve(d *Device, a kernel.ConvArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (d *Device) Convolve(a kernel.ConvArgs) error {
 	if a.X.Cols%4 != 0 {
 		r.fail("there are %d channels, this backend supports multiples of 4", a.X.Cols)
 	}
-	args := cuda.ConvolveArgs{Of: d.sequences(&r, a.Sequences, a.State, a.Kept, a.Held, kernel.ConvRows), X: at(a.X),
+	args := cuda.ConvolveArgs{Of: sequences(d, &r, a.Sequences, a.State, a.Kept, a.Held, kernel.ConvRows), X: at(a.X),
 		Out: at(a.Out), Weight: at(a.Weight), State: at(a.State), Kept: at(a.Kept), XStride: stride(a.X),
 		OutStride: stride(a.Out), Columns: r.count("channels", a.X.Cols)}
 	if a.Held.Given() {
@@ -59,11 +59,11 @@ func (d *Device) Convolve(a kernel.ConvArgs) error {
 	if r.err != nil || a.X.Rows == 0 || a.X.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.Convolve(d.stream, &args)
+	return cuda.Convolve(d.kernels, d.stream, &args)
 }
 
-// Delta computes the gated delta rule in its recurrent form. A row, slot or snapshot outside its tensor raises a fault.
-func (d *Device) Delta(a kernel.DeltaArgs) error {
+// delta computes the gated delta rule in its recurrent form. A row, slot or snapshot outside its tensor raises a fault.
+func delta(d *Device, a kernel.DeltaArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (d *Device) Delta(a kernel.DeltaArgs) error {
 	}
 	r.aligned("gate", a.Gate, 16)
 	r.aligned("bias", a.Bias, 16)
-	args := cuda.DeltaArgs{Of: d.sequences(&r, a.Sequences, a.State, a.Kept, a.Held, a.Heads*kernel.DeltaDim),
+	args := cuda.DeltaArgs{Of: sequences(d, &r, a.Sequences, a.State, a.Kept, a.Held, a.Heads*kernel.DeltaDim),
 		Q: at(a.Q), K: at(a.K), V: at(a.V), Gate: at(a.Gate), Beta: at(a.Beta), ALog: at(a.ALog), Bias: at(a.Bias),
 		Out: at(a.Out), State: at(a.State), Kept: at(a.Kept), QStride: stride(a.Q), KStride: stride(a.K),
 		VStride: stride(a.V), GateStride: stride(a.Gate), BetaStride: stride(a.Beta), OutStride: stride(a.Out),
@@ -91,11 +91,11 @@ func (d *Device) Delta(a kernel.DeltaArgs) error {
 	if r.err != nil || a.Q.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.Delta(d.stream, &args)
+	return cuda.Delta(d.kernels, d.stream, &args)
 }
 
-// GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
-func (d *Device) GatedNorm(a kernel.GatedNormArgs) error {
+// gatedNorm normalises every head and multiplies it by the sigmoid of its gate.
+func gatedNorm(d *Device, a kernel.GatedNormArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -110,11 +110,11 @@ func (d *Device) GatedNorm(a kernel.GatedNormArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.GatedNorm(d.stream, &args)
+	return cuda.GatedNorm(d.kernels, d.stream, &args)
 }
 
-// LayerNorm computes LayerNorm of every row.
-func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
+// layerNorm computes LayerNorm of every row.
+func layerNorm(d *Device, a kernel.LayerNormArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -125,11 +125,11 @@ func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.LayerNorm(d.stream, &args)
+	return cuda.LayerNorm(d.kernels, d.stream, &args)
 }
 
-// MeanStreams computes the mean of residual streams.
-func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
+// meanStreams computes the mean of residual streams.
+func meanStreams(d *Device, a kernel.MeanStreamsArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -141,12 +141,12 @@ func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return r.err
 	}
-	return d.kernels.MeanStreams(d.stream, &args)
+	return cuda.MeanStreams(d.kernels, d.stream, &args)
 }
 
-// Spread converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a token
+// spread converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a token
 // beyond the page table, raises a fault.
-func (d *Device) Spread(a kernel.SpreadArgs) error {
+func spread(d *Device, a kernel.SpreadArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -163,5 +163,5 @@ func (d *Device) Spread(a kernel.SpreadArgs) error {
 	if r.err != nil || args.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.SpreadPools(d.stream, &args)
+	return cuda.SpreadPools(d.kernels, d.stream, &args)
 }

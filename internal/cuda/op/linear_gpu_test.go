@@ -66,9 +66,9 @@ func TestGPUConvolve(t *testing.T) {
 		for _, begins := range []bool{true, false} {
 			p := b.pass(begins, lens...)
 			x, out := b.random(p.rows.ref.Rows, cols), b.random(p.rows.ref.Rows, cols)
-			b.must(b.ref.Convolve(kernel.ConvArgs{Out: out.ref, X: x.ref, Weight: w.ref, State: state.ref,
+			b.must(b.ref.Do(kernel.ConvArgs{Out: out.ref, X: x.ref, Weight: w.ref, State: state.ref,
 				Kept: kept.ref, Sequences: p.on(false)}),
-				b.gpu.Convolve(kernel.ConvArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, State: state.gpu,
+				b.gpu.Do(kernel.ConvArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, State: state.gpu,
 					Kept: kept.gpu, Sequences: p.on(true)}))
 			what := fmt.Sprintf("%v rows, beginning %v", lens, begins)
 			b.near(what, out, toBF16)
@@ -95,10 +95,10 @@ func TestGPUDelta(t *testing.T) {
 			rows := p.rows.ref.Rows
 			q, k, v, out := b.random(rows, w), b.random(rows, w), b.random(rows, w), b.random(rows, w)
 			gate, beta := b.normal(rows, w), b.normal(rows, c.heads)
-			b.must(b.ref.Delta(kernel.DeltaArgs{Out: out.ref, Q: q.ref, K: k.ref, V: v.ref, Gate: gate.ref,
+			b.must(b.ref.Do(kernel.DeltaArgs{Out: out.ref, Q: q.ref, K: k.ref, V: v.ref, Gate: gate.ref,
 				Beta: beta.ref, ALog: speed.ref, Bias: bias.ref, State: state.ref, Kept: kept.ref,
 				Sequences: p.on(false), Heads: c.heads, Bound: -5}),
-				b.gpu.Delta(kernel.DeltaArgs{Out: out.gpu, Q: q.gpu, K: k.gpu, V: v.gpu, Gate: gate.gpu,
+				b.gpu.Do(kernel.DeltaArgs{Out: out.gpu, Q: q.gpu, K: k.gpu, V: v.gpu, Gate: gate.gpu,
 					Beta: beta.gpu, ALog: speed.gpu, Bias: bias.gpu, State: state.gpu, Kept: kept.gpu,
 					Sequences: p.on(true), Heads: c.heads, Bound: -5}))
 			what := fmt.Sprintf("%+v, beginning %v", c, begins)
@@ -107,7 +107,7 @@ func TestGPUDelta(t *testing.T) {
 			b.near(what+" snapshots", kept, 1e-5)
 		}
 	}
-	err := b.gpu.Delta(kernel.DeltaArgs{})
+	err := b.gpu.Do(kernel.DeltaArgs{})
 	if !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("without arguments: %v", err)
 	}
@@ -152,9 +152,9 @@ func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 				return out
 			}
 			c, out := b.random(len(list), 3*w).gpu, b.random(len(list), w).gpu
-			b.must(b.gpu.Convolve(kernel.ConvArgs{Out: c, X: take(z), Weight: conv, State: tails, Kept: keptTails,
+			b.must(b.gpu.Do(kernel.ConvArgs{Out: c, X: take(z), Weight: conv, State: tails, Kept: keptTails,
 				Sequences: of}),
-				b.gpu.Delta(kernel.DeltaArgs{Out: out, Q: c.Columns(0, w), K: c.Columns(w, 2*w),
+				b.gpu.Do(kernel.DeltaArgs{Out: out, Q: c.Columns(0, w), K: c.Columns(w, 2*w),
 					V: c.Columns(2*w, 3*w), Gate: take(gate), Beta: take(beta), ALog: speed, Bias: bias, State: state,
 					Kept: kept, Sequences: of, Heads: heads, Bound: -5}))
 			outs = append(outs, b.bytes(b.gpu, out.Slice(0, size))...)
@@ -185,21 +185,21 @@ func TestGPUGatedNorm(t *testing.T) {
 		x, gate, out := b.random(c.rows, c.heads*c.size), b.random(c.rows, c.heads*c.size),
 			b.random(c.rows, c.heads*c.size)
 		w := b.normal(1, c.size)
-		b.must(b.ref.GatedNorm(kernel.GatedNormArgs{Out: out.ref, X: x.ref, Gate: gate.ref, Weight: w.ref,
+		b.must(b.ref.Do(kernel.GatedNormArgs{Out: out.ref, X: x.ref, Gate: gate.ref, Weight: w.ref,
 			Heads: c.heads, Eps: 1e-5}),
-			b.gpu.GatedNorm(kernel.GatedNormArgs{Out: out.gpu, X: x.gpu, Gate: gate.gpu, Weight: w.gpu,
+			b.gpu.Do(kernel.GatedNormArgs{Out: out.gpu, X: x.gpu, Gate: gate.gpu, Weight: w.gpu,
 				Heads: c.heads, Eps: 1e-5}))
 		b.near(fmt.Sprintf("%+v", c), out, toBF16)
 		raw, weight, bias := b.normal(c.rows, 2*c.size), b.normal(1, c.size), b.normal(1, c.size)
 		keys := both{raw.ref.Columns(0, c.size), raw.gpu.Columns(0, c.size)}
-		b.must(b.ref.LayerNorm(kernel.LayerNormArgs{Out: keys.ref, X: keys.ref, Weight: weight.ref, Bias: bias.ref,
+		b.must(b.ref.Do(kernel.LayerNormArgs{Out: keys.ref, X: keys.ref, Weight: weight.ref, Bias: bias.ref,
 			Eps: 1e-6}),
-			b.gpu.LayerNorm(kernel.LayerNormArgs{Out: keys.gpu, X: keys.gpu, Weight: weight.gpu, Bias: bias.gpu,
+			b.gpu.Do(kernel.LayerNormArgs{Out: keys.gpu, X: keys.gpu, Weight: weight.gpu, Bias: bias.gpu,
 				Eps: 1e-6}))
 		b.near(fmt.Sprintf("layer norm, %+v", c), raw, 1e-5)
 		wide, mean := b.random(c.rows, 4*c.size), b.random(c.rows, c.size)
-		b.must(b.ref.MeanStreams(kernel.MeanStreamsArgs{Out: mean.ref, X: wide.ref, Streams: 4}),
-			b.gpu.MeanStreams(kernel.MeanStreamsArgs{Out: mean.gpu, X: wide.gpu, Streams: 4}))
+		b.must(b.ref.Do(kernel.MeanStreamsArgs{Out: mean.ref, X: wide.ref, Streams: 4}),
+			b.gpu.Do(kernel.MeanStreamsArgs{Out: mean.gpu, X: wide.gpu, Streams: 4}))
 		b.near(fmt.Sprintf("mean, %+v", c), mean, toBF16)
 	}
 }
@@ -230,13 +230,13 @@ func TestGPUSpread(t *testing.T) {
 		b.ints(rows, 1, tableRow)
 	width := k*pool + pool - 1
 	out, lens := b.ints(rows, width, make([]int32, rows*width)), b.ints(rows, 1, make([]int32, rows))
-	b.must(b.ref.Spread(kernel.SpreadArgs{Out: out.ref, Lens: lens.ref, Pools: list.ref, Seen: sees.ref,
+	b.must(b.ref.Do(kernel.SpreadArgs{Out: out.ref, Lens: lens.ref, Pools: list.ref, Seen: sees.ref,
 		Table: table.ref, TableRow: at.ref, PageTokens: page, Pool: pool}),
-		b.gpu.Spread(kernel.SpreadArgs{Out: out.gpu, Lens: lens.gpu, Pools: list.gpu, Seen: sees.gpu,
+		b.gpu.Do(kernel.SpreadArgs{Out: out.gpu, Lens: lens.gpu, Pools: list.gpu, Seen: sees.gpu,
 			Table: table.gpu, TableRow: at.gpu, PageTokens: page, Pool: pool}))
 	b.same("places", out.ref, out.gpu)
 	b.same("numbers", lens.ref, lens.gpu)
-	b.must(b.gpu.Spread(kernel.SpreadArgs{Out: out.gpu.Slice(0, 1), Lens: lens.gpu.Slice(0, 1),
+	b.must(b.gpu.Do(kernel.SpreadArgs{Out: out.gpu.Slice(0, 1), Lens: lens.gpu.Slice(0, 1),
 		Pools: b.ints(1, k, slices.Repeat([]int32{0}, k)).gpu, Seen: b.ints(1, 1, []int32{3}).gpu, Table: table.gpu,
 		TableRow: at.gpu.Slice(0, 1), PageTokens: page, Pool: pool}))
 	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
@@ -251,16 +251,16 @@ func TestGPUIndexWithoutRotation(t *testing.T) {
 	n, l := len(scattered), layout.IndexFP8{}
 	key, slots := b.random(n, layout.IndexDim), b.ints(n, 1, scattered)
 	onRef, onGPU := b.pools(layout.IndexPage132, 3, l.PageBytes(64), 64, nil)
-	b.must(b.ref.StoreKeys(kernel.KeyStoreArgs{Keys: key.ref, Hadamard: true, Slots: slots.ref, Pool: onRef}),
-		b.gpu.StoreKeys(kernel.KeyStoreArgs{Keys: key.gpu, Hadamard: true, Slots: slots.gpu, Pool: onGPU}))
+	b.must(b.ref.Do(kernel.KeyStoreArgs{Keys: key.ref, Hadamard: true, Slots: slots.ref, Pool: onRef}),
+		b.gpu.Do(kernel.KeyStoreArgs{Keys: key.gpu, Hadamard: true, Slots: slots.gpu, Pool: onGPU}))
 	b.fewDiffer("keys", onRef.Mem, onGPU.Mem)
 	const heads = 32
 	q, weights, w := b.random(3, heads*layout.IndexDim), b.normal(3, heads), b.normal(3, heads)
 	outRef, outGPU := b.place(b.ref, kernel.E4M3, 3, heads*layout.IndexDim, nil),
 		b.place(b.gpu, kernel.E4M3, 3, heads*layout.IndexDim, nil)
-	b.must(b.ref.IndexQuery(kernel.IndexQueryArgs{Out: outRef, W: w.ref, Q: q.ref, Weights: weights.ref, Heads: heads,
+	b.must(b.ref.Do(kernel.IndexQueryArgs{Out: outRef, W: w.ref, Q: q.ref, Weights: weights.ref, Heads: heads,
 		Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScaleF32}),
-		b.gpu.IndexQuery(kernel.IndexQueryArgs{Out: outGPU, W: w.gpu, Q: q.gpu, Weights: weights.gpu, Heads: heads,
+		b.gpu.Do(kernel.IndexQueryArgs{Out: outGPU, W: w.gpu, Q: q.gpu, Weights: weights.gpu, Heads: heads,
 			Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScaleF32}))
 	b.fewDiffer("queries", outRef, outGPU)
 	b.near("weights", w, 1e-2)

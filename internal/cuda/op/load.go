@@ -104,7 +104,7 @@ func (d *Device) EndLoad() error {
 		return err
 	}
 	for _, list := range u.joins {
-		if err := d.join(list); err != nil {
+		if err := joinRanks(d, list); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,7 @@ func (d *Device) EndLoad() error {
 }
 
 // loaded calls body as part of the load in progress, or of a new load.
-func (d *Device) loaded(body func(*upload) error) error {
+func loaded(d *Device, body func(*upload) error) error {
 	if d.upload != nil {
 		return body(d.upload)
 	}

@@ -13,7 +13,8 @@ func lowRank(out kernel.Tensor, w *matrix) bool {
 
 // addLowRank launches a product that lowRank accepts.
 func (p *rowProducts) addLowRank(out kernel.Tensor, w *matrix) error {
-	return p.kernels.MultiplyLowRank(p.stream, &cuda.LowRankArgs{Weight: w.data, Input: at(p.x), Out: at(out),
+	return cuda.MultiplyLowRank(p.dev.kernels, p.dev.stream, &cuda.LowRankArgs{Weight: w.data, Input: at(p.x),
+		Out:          at(out),
 		WeightStride: int64(w.in), InputStride: stride(p.x), OutStride: stride(out), Rows: p.rows,
 		Columns: int32(w.out), K: p.k})
 }

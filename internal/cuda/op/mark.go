@@ -33,7 +33,7 @@ func (d *Device) Mark(m kernel.Mark) error {
 }
 
 // markReplay records that a captured pass begins.
-func (d *Device) markReplay() error {
+func markReplay(d *Device) error {
 	d.marks.last = kernel.MarkReplay
 	return d.stream.WriteWord(d.marks.memory, 0, uint32(kernel.MarkReplay))
 }

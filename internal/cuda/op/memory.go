@@ -78,18 +78,18 @@ func (d *Device) Sync() error {
 		return err
 	}
 	var words [8]byte
-	if err := d.copyFaults(words[:]); err != nil {
+	if err := copyFaults(d, words[:]); err != nil {
 		return err
 	}
 	if err := d.stream.Sync(); err != nil {
 		return err
 	}
-	return d.faulted(words[:])
+	return faulted(d, words[:])
 }
 
 // copyFaults enqueues copies of the fault bits, and of the word with the number of a missing rank, to the eight bytes
 // of `to`.
-func (d *Device) copyFaults(to []byte) error {
+func copyFaults(d *Device, to []byte) error {
 	if d.peer != nil {
 		if err := d.stream.CopyToHost(to[4:8], d.peer.args.State.Add(4*cuda.ReduceFault)); err != nil {
 			return err
@@ -99,17 +99,17 @@ func (d *Device) copyFaults(to []byte) error {
 }
 
 // faulted returns an error if the bytes that copyFaults copied report a fault or a missing rank.
-func (d *Device) faulted(words []byte) error {
+func faulted(d *Device, words []byte) error {
 	if d.peer != nil {
 		if err := d.peer.missing(binary.LittleEndian.Uint32(words[4:])); err != nil {
 			return err
 		}
 	}
-	return d.fault(binary.LittleEndian.Uint32(words))
+	return faultOf(d, binary.LittleEndian.Uint32(words))
 }
 
-// fault returns an error for the fault bits that kernels raised, and clears them.
-func (d *Device) fault(bits uint32) error {
+// faultOf returns an error for the fault bits that kernels raised, and clears them.
+func faultOf(d *Device, bits uint32) error {
 	if bits == 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
 const mostCounted = 1 << 16
 
 // countUp allocates device memory with the numbers 0, 1, 2, ...
-func (d *Device) countUp() (err error) {
+func countUp(d *Device) (err error) {
 	if d.count, err = d.gpu.Alloc(4 * mostCounted); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (d *Device) countUp() (err error) {
 }
 
 // counting returns device memory that contains the numbers 0, 1, 2, ... up to at least n-1.
-func (d *Device) counting(n int) (cuda.Ptr, error) {
+func counting(d *Device, n int) (cuda.Ptr, error) {
 	if n > mostCounted {
 		return 0, fmt.Errorf("%w: cuda: the pass has %d rows, want at most %d", kernel.ErrUnsupported, n, mostCounted)
 	}

@@ -36,6 +36,7 @@ func TestBackendSaysWhyItCannotRun(t *testing.T) {
 // A trace lists launches in their order, with their labels; without a trace no launch is listed.
 func TestTracedLaunches(t *testing.T) {
 	d := detached(t)
+	trace := d.Tracer()
 	x, err := kernel.New(d, kernel.F32, 2, 4)
 	if err != nil {
 		t.Fatal(err)
@@ -49,17 +50,17 @@ func TestTracedLaunches(t *testing.T) {
 		}
 	}
 	run(1)
-	if list, err := d.Traced(); err != nil || len(list) != 0 {
+	if list, err := trace.Traced(); err != nil || len(list) != 0 {
 		t.Errorf("no trace: %v, %v", list, err)
 	}
-	if err := d.Trace(true); err != nil {
+	if err := trace.Trace(true); err != nil {
 		t.Fatal(err)
 	}
-	d.TraceLabel(3)
+	trace.TraceLabel(3)
 	run(2)
-	d.TraceLabel(4)
+	trace.TraceLabel(4)
 	run(500) // more launches than a blocked stream can hold
-	list, err := d.Traced()
+	list, err := trace.Traced()
 	if err != nil || len(list) != 502 {
 		t.Fatalf("%d launches, %v", len(list), err)
 	}
@@ -72,10 +73,10 @@ func TestTracedLaunches(t *testing.T) {
 			t.Errorf("launch %d: %+v", i, l)
 		}
 	}
-	if list, err := d.Traced(); err != nil || len(list) != 0 {
+	if list, err := trace.Traced(); err != nil || len(list) != 0 {
 		t.Errorf("the same launches again: %v, %v", list, err)
 	}
-	if err := d.Trace(false); err != nil {
+	if err := trace.Trace(false); err != nil {
 		t.Error(err)
 	}
 }

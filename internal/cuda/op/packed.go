@@ -134,7 +134,7 @@ func onHost(w kernel.Weight, tried bool) (kernel.Weight, error) {
 }
 
 // preparePacked uploads a weight that is stored packed.
-func (d *Device) preparePacked(w kernel.Weight, f cuda.PackedFormat) (kernel.Matrix, error) {
+func preparePacked(d *Device, w kernel.Weight, f cuda.PackedFormat) (kernel.Matrix, error) {
 	r := require{op: "prepare"}
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), stored: w.Out(), kind: cuda.ProductBF16, packed: f}
 	out, in := r.count("rows", m.out), r.count("columns", m.in)
@@ -144,7 +144,7 @@ func (d *Device) preparePacked(w kernel.Weight, f cuda.PackedFormat) (kernel.Mat
 	if r.err != nil {
 		return nil, r.err
 	}
-	return m, d.loaded(func(u *upload) (err error) {
+	return m, loaded(d, func(u *upload) (err error) {
 		size := f.Bytes(out, in)
 		if m.data, err = u.room(size, size); err != nil {
 			return err
@@ -207,7 +207,7 @@ func (u *upload) packOne(f cuda.PackedFormat, w kernel.Weight, second *kernel.We
 				}
 			}
 		}
-		u.do(func() error { return u.d.kernels.PackWeight(u.stream, f, &a) })
+		u.do(func() error { return cuda.PackWeight(u.d.kernels, u.stream, f, &a) })
 		return nil
 	})
 }
@@ -257,7 +257,7 @@ func scaleType(d kernel.DType) int32 {
 // packedOf returns the product with a packed weight.
 func (p *rowProducts) packedOf(w *matrix) cuda.PackedProduct {
 	return cuda.PackedProduct{Format: w.packed, Weight: w.data, Factors: w.factors, Rows: p.rows,
-		Columns: int32(w.out), K: p.k, Arrived: p.arrived.Ptr()}
+		Columns: int32(w.out), K: p.k, Arrived: p.dev.arrived.Ptr()}
 }
 
 // packedSums returns the bytes of memory for sums of parts of k.
@@ -272,11 +272,11 @@ func (p *rowProducts) run(x *cuda.Product, w *matrix) error {
 		return p.multiplyFolded(x)
 	}
 	if w.packed == "" {
-		return p.product(x)
+		return multiplyOne(p.dev, x)
 	}
 	y := p.packedOf(w)
 	y.X, y.XStride, y.Out, y.OutStride, y.OutF32, y.Sums = x.Input, x.InputStride, x.Out, x.OutStride, x.OutF32, x.Sums
-	return p.kernels.MultiplyPacked(p.stream, &y)
+	return cuda.MultiplyPacked(p.dev.kernels, p.dev.stream, &y)
 }
 
 // packedExperts returns the formats in which the matrices of a layer's experts are stored packed: one for gate and up,

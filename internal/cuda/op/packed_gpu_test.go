@@ -170,12 +170,12 @@ func TestGPUPackedProducts(t *testing.T) {
 				x := b.random(rows, c.in)
 				for _, out := range []both{b.random(rows, c.out), b.normal(rows, c.out)} {
 					what := fmt.Sprintf("%v %d x %d, %d rows, out %v", p, c.out, c.in, rows, out.gpu.DType)
-					b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef}),
-						b.gpu.Multiply(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU}))
+					b.must(b.ref.Do(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef}),
+						b.gpu.Do(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU}))
 					b.close(what, out, p.within())
 					r := rows / 2
 					one := b.place(b.gpu, out.gpu.DType, 1, c.out, nil)
-					b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU}))
+					b.must(b.gpu.Do(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU}))
 					if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
 						t.Errorf("%s: a row alone differs from the row in the batch", what)
 					}
@@ -197,7 +197,7 @@ func (b *bench) unitProduct(w kernel.Weight) []float64 {
 		binary.LittleEndian.PutUint16(unit[2*(i*in+i):], num.BF16(1))
 	}
 	x, out := b.place(b.gpu, kernel.BF16, in, in, unit), b.place(b.gpu, kernel.F32, in, w.Out(), nil)
-	b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: m}))
+	b.must(b.gpu.Do(kernel.MultiplyArgs{Out: out, X: x, W: m}))
 	turned, v := b.values(b.gpu, out), make([]float64, w.Out()*in)
 	for c := range in {
 		for r := range w.Out() {
@@ -326,13 +326,13 @@ func (b *bench) compareExperts(p, down packing, n expertsSize, rowCounts ...int)
 		}
 		at, by := b.ints(rows, n.top, ids), b.floats(rows, n.top, weights)
 		before := b.bytes(b.gpu, out.gpu)
-		b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: at.ref, Weights: by.ref, Experts: onRef}),
-			b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: at.gpu, Weights: by.gpu, Experts: onGPU}))
+		b.must(b.ref.Do(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: at.ref, Weights: by.ref, Experts: onRef}),
+			b.gpu.Do(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: at.gpu, Weights: by.gpu, Experts: onGPU}))
 		what := fmt.Sprintf("%v, %d experts, %d rows", p, n.count, rows)
 		b.close(what, out, 2*p.within())
 		r := rows / 2
 		one := b.place(b.gpu, kernel.BF16, 1, n.hidden, before[2*n.hidden*r:][:2*n.hidden])
-		b.must(b.gpu.Experts(kernel.ExpertArgs{Out: one, X: x.gpu.Slice(r, r+1), IDs: at.gpu.Slice(r, r+1),
+		b.must(b.gpu.Do(kernel.ExpertArgs{Out: one, X: x.gpu.Slice(r, r+1), IDs: at.gpu.Slice(r, r+1),
 			Weights: by.gpu.Slice(r, r+1), Experts: onGPU}))
 		if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
 			b.Errorf("%s: a row alone differs from the row in the batch", what)

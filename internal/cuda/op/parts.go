@@ -43,10 +43,10 @@ func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	return true
 }
 
-// part is called before a part is delayed, with the tensors that it reads and writes. It first launches all delayed
+// addPart is called before a part is delayed, with the tensors that it reads and writes. It first launches all delayed
 // operations if one of them is not a part, if they share memory with the new part, or if taken is set: no place for a
 // part of this kind is left.
-func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
+func addPart(d *Device, taken bool, reads, writes []kernel.Tensor) error {
 	h := &d.held
 	if h.kind != holdNothing || h.routes || taken || !h.parts.apart(reads, writes) {
 		if err := d.settle(); err != nil {
@@ -58,18 +58,18 @@ func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
 }
 
 // releaseParts launches the parts, together with a norm if one is given.
-func (d *Device) releaseParts(norm *cuda.NormQuantiseArgs) error {
+func releaseParts(d *Device, norm *cuda.NormQuantiseArgs) error {
 	p := &d.held.parts
 	args := p.args
 	if norm != nil {
 		args.Norm = *norm
 	}
 	*p = heldParts{reads: p.reads[:0], writes: p.writes[:0]}
-	return d.kernels.Parts(d.stream, &args)
+	return cuda.Parts(d.kernels, d.stream, &args)
 }
 
 // joinsParts reports whether a norm can run in one launch with the delayed parts.
-func (d *Device) joinsParts(a *kernel.NormArgs) bool {
+func joinsParts(d *Device, a *kernel.NormArgs) bool {
 	h := &d.held
 	return h.kind == holdNothing && !h.routes && h.parts.held() && a.X.Cols <= cuda.PartColumns &&
 		h.parts.apart([]kernel.Tensor{a.X}, []kernel.Tensor{a.Out})

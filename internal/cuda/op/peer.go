@@ -128,7 +128,7 @@ func (p *peer) AllReduce(a kernel.AllReduceArgs) error {
 	for from := int64(0); from < bytes && r.err == nil; from += halfBytes {
 		piece := args
 		piece.X, piece.Bytes = at(a.X).Add(from), min(bytes-from, halfBytes)
-		r.err = p.dev.kernels.AllReduce(p.dev.stream, &piece)
+		r.err = cuda.AllReduce(p.dev.kernels, p.dev.stream, &piece)
 	}
 	return r.err
 }
@@ -206,7 +206,7 @@ func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gather
 		for k, part := range of {
 			piece.Rows[k], piece.First[k] = int32(max(min(part.rows-from, step), 0)), part.first
 		}
-		r.err = p.dev.kernels.GatherRanks(p.dev.stream, &piece)
+		r.err = cuda.GatherRanks(p.dev.kernels, p.dev.stream, &piece)
 	}
 	return r.err
 }
@@ -237,14 +237,14 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 		to := min(a.X.Rows, from+step)
 		piece := g
 		piece.Peers.X, piece.Out, piece.Rows = at(a.X.Slice(from, to)), at(a.Out.Slice(from, to)), int32(to-from)
-		r.err = p.dev.kernels.ReduceScatter(p.dev.stream, &piece)
+		r.err = cuda.ReduceScatter(p.dev.kernels, p.dev.stream, &piece)
 	}
 	return r.err
 }
 
-// local computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation may be
-// delayed.
-func (d *Device) local(r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
+// localPeer computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation may
+// be delayed.
+func localPeer(d *Device, r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
 	cuda.Ptr, error) {
 	bytes := max(4*int64(ids.Rows)*int64(ids.Cols), 16)
 	p, err := d.scratch.Get(bytes)
@@ -254,7 +254,7 @@ func (d *Device) local(r *require, ids kernel.Tensor, part kernel.Part, count in
 	args := cuda.PartIdsArgs{IDs: at(ids), Out: p, Faults: d.faults.Ptr(), IDStride: stride(ids),
 		Rows: r.count("rows", ids.Rows), Columns: r.count("columns", ids.Cols), First: r.count("first", part.First),
 		Count: count, All: r.count("all", part.Of), Fault: fault}
-	if err := errors.Join(r.err, d.kernels.PartIDs(d.stream, &args)); err != nil {
+	if err := errors.Join(r.err, cuda.PartIDs(d.kernels, d.stream, &args)); err != nil {
 		return ids, 0, errors.Join(err, d.scratch.Put(p))
 	}
 	out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: bytes}, DType: kernel.I32, Rows: ids.Rows, Cols: ids.Cols,

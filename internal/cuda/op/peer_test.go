@@ -117,7 +117,7 @@ func TestAMissingRankIsNamed(t *testing.T) {
 	if err := devs[1].Sync(); err != nil {
 		t.Fatal(err)
 	}
-	err := devs[1].faulted([]byte{0, 0, 0, 0, 1, 0, 0, 0})
+	err := faulted(devs[1], []byte{0, 0, 0, 0, 1, 0, 0, 0})
 	if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "rank 0 of 2 did not reach") ||
 		!strings.Contains(err.Error(), "rank 1 waited") {
 		t.Errorf("got %v", err)
@@ -181,7 +181,7 @@ func TestPartsOfTablesAndExperts(t *testing.T) {
 	}
 	experts := func(p kernel.Part) int64 {
 		return count(func() error {
-			return d.Experts(kernel.ExpertArgs{Out: out, X: rows, IDs: ids, Weights: weights, Experts: x, Part: p})
+			return d.Do(kernel.ExpertArgs{Out: out, X: rows, IDs: ids, Weights: weights, Experts: x, Part: p})
 		})
 	}
 	if whole, part := experts(kernel.Part{}), experts(kernel.Part{First: 4, Of: 16}); part != whole+1 {
@@ -189,7 +189,7 @@ func TestPartsOfTablesAndExperts(t *testing.T) {
 	}
 	embed := func(p kernel.Part) int64 {
 		return count(func() error {
-			return d.Embed(kernel.EmbedArgs{Out: out, Table: table, IDs: ids.Columns(0, 1), Part: p})
+			return d.Do(kernel.EmbedArgs{Out: out, Table: table, IDs: ids.Columns(0, 1), Part: p})
 		})
 	}
 	if whole, part := embed(kernel.Part{}), embed(kernel.Part{First: 64, Of: 256}); part != whole+1 {

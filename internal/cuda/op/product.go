@@ -7,28 +7,29 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Multiply multiplies rows by a weight. If the weight is e4m3 in blocks, the rows are first quantised per 128 columns.
+// multiply multiplies rows by a weight. If the weight is e4m3 in blocks, the rows are first quantised per 128 columns.
 // A product that is added to Out is rounded to the type of Out before the sum.
-func (d *Device) Multiply(a kernel.MultiplyArgs) error {
+func multiply(d *Device, a kernel.MultiplyArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
 	if w, ok := a.W.(*matrix); ok && !a.Accumulate && banded(a.Out, a.X, w) {
-		return d.band(&a, w)
+		return band(d, &a, w)
 	}
-	return d.products("multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, a.Accumulate)
+	return multiplyAll(d, "multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, a.Accumulate)
 }
 
-// Project multiplies rows by several weights. The rows are quantised once.
-func (d *Device) Project(a kernel.ProjectArgs) error {
+// project multiplies rows by several weights. The rows are quantised once.
+func project(d *Device, a kernel.ProjectArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	return d.products("project", a.X, a.To, false)
+	return multiplyAll(d, "project", a.X, a.To, false)
 }
 
-// products computes products of the rows x. If the operation that computes the rows is delayed, it also quantises them.
-func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, add bool) error {
+// multiplyAll computes products of the rows x. If the operation that computes the rows is delayed, it also quantises
+// them.
+func multiplyAll(d *Device, op string, x kernel.Tensor, to []kernel.Projection, add bool) error {
 	if !d.held.makes(x) {
 		if err := d.settle(); err != nil {
 			return err
@@ -37,7 +38,7 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	r := require{op: op}
 	r.dtype("x", x, kernel.BF16)
 	r.aligned("x", x, 16)
-	p := rowProducts{Device: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
+	p := rowProducts{dev: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
 	var codes, scales, staged, sums int64
 	var quantised *matrix // first weight that multiplies quantised rows
 	for _, t := range to {
@@ -99,11 +100,11 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 // release launches the operation that computes the rows, if it is delayed. If w is not nil, it also writes the rows as
 // codes for products with w.
 func (p *rowProducts) release(w *matrix) error {
-	if d := p.Device; d.held.kind == holdNothing || w == nil {
+	if d := p.dev; d.held.kind == holdNothing || w == nil {
 		return d.settle()
 	}
 	p.quantised, p.exact = true, w.exact
-	return p.Device.release(&rowCodes{codes: p.codes, scales: p.scales, stride: p.scaleStride(), exact: w.exact})
+	return p.dev.release(&rowCodes{codes: p.codes, scales: p.scales, stride: p.scaleStride(), exact: w.exact})
 }
 
 // direct reports whether a product kernel can write to a tensor: the tensor is as wide as the stored matrix, and its
@@ -117,7 +118,7 @@ func aligned256(n int64) int64 { return (n + 255) &^ 255 }
 
 // rowProducts holds the state of several products of the same rows.
 type rowProducts struct {
-	*Device
+	dev                   *Device
 	x                     kernel.Tensor
 	rows, k               int32
 	codes, scales, staged cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), scaleStride], and one product of another shape
@@ -143,7 +144,7 @@ func (p *rowProducts) quantise(exact bool) error {
 	}
 	p.quantised, p.exact, p.beside = true, exact, false
 	a := p.codesOf(exact)
-	return p.kernels.QuantiseRows(p.stream, &a)
+	return cuda.QuantiseRows(p.dev.kernels, p.dev.stream, &a)
 }
 
 // codesOf returns the arguments of the kernel that writes the codes.
@@ -170,13 +171,13 @@ func (p *rowProducts) of(w *matrix) cuda.Product {
 // weights, is faster.
 func (p *rowProducts) sumBytes(w *matrix) int64 {
 	x := p.of(w)
-	n := x.SumBytes(p.gpu)
+	n := x.SumBytes(p.dev.gpu)
 	if w.folded {
 		n += aligned256(x.UnfoldedBytes()) // stored before the sums
 	}
 	if w.group != nil {
 		x = p.of(&w.group.whole)
-		n = max(n, x.SumBytes(p.gpu))
+		n = max(n, x.SumBytes(p.dev.gpu))
 	}
 	return n
 }
@@ -199,7 +200,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 		return p.multiplyAdd(&x, out, w)
 	}
 	whole := !add && direct(out, w)
-	plain := whole && w.packed == "" && !w.folded && x.SumBytes(p.gpu) == 0
+	plain := whole && w.packed == "" && !w.folded && x.SumBytes(p.dev.gpu) == 0
 	x.Beside, p.beside = plain && p.beside, plain
 	x.Leads = plain && p.leads
 	if !whole {
@@ -216,7 +217,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 	if add {
 		a.Add = 1
 	}
-	return p.kernels.MoveRows(p.stream, &a)
+	return cuda.MoveRows(p.dev.kernels, p.dev.stream, &a)
 }
 
 // staysStaged reports whether a matrix product stays in scratch memory (heldStaged): it is the only product of its
@@ -231,15 +232,15 @@ func staysStaged(to []kernel.Projection, add bool) bool {
 func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
 	x := p.of(w)
 	x.Input, x.InputStride, x.OutF32 = at(p.x), stride(p.x), true
-	staged, err := p.scratch.Get(4 * int64(p.rows) * int64(w.stored))
+	staged, err := p.dev.scratch.Get(4 * int64(p.rows) * int64(w.stored))
 	if err != nil {
 		return err
 	}
 	x.Out, x.OutStride = staged, int64(w.stored)
-	if err := p.product(&x); err != nil {
-		return errors.Join(err, p.scratch.Put(staged))
+	if err := multiplyOne(p.dev, &x); err != nil {
+		return errors.Join(err, p.dev.scratch.Put(staged))
 	}
-	h := &p.held
+	h := &p.dev.held
 	h.kind, h.staged = holdStaged, heldStaged{out: out, at: staged, stride: int64(w.stored)}
 	h.scratch = append(h.scratch, staged)
 	return nil
@@ -247,22 +248,22 @@ func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
 
 // multiplyAdd computes a product in scratch memory. Its addition to out is delayed.
 func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix) error {
-	delta, err := p.scratch.Get(2 * int64(p.rows) * int64(w.stored))
+	delta, err := p.dev.scratch.Get(2 * int64(p.rows) * int64(w.stored))
 	if err != nil {
 		return err
 	}
 	x.Out, x.OutStride = delta, int64(w.stored)
 	if err := p.run(x, w); err != nil {
-		return errors.Join(err, p.scratch.Put(delta))
+		return errors.Join(err, p.dev.scratch.Put(delta))
 	}
-	p.holdDelta(out, delta, int64(w.stored))
+	holdDelta(p.dev, out, delta, int64(w.stored))
 	return nil
 }
 
 // multiplyFolded launches a product with a folded weight. The encoded calls are stored for the next pass, as in
 // product.
 func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
-	d, scratch := p.Device, x.Sums
+	d, scratch := p.dev, x.Sums
 	if x.Sums != 0 {
 		x.Sums = x.Sums.Add(aligned256(x.UnfoldedBytes()))
 	}
@@ -277,15 +278,15 @@ func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
 		}
 		d.folds[*x] = call
 	}
-	return d.kernels.MultiplyFolded(d.stream, call)
+	return cuda.MultiplyFolded(d.kernels, d.stream, call)
 }
 
 // mostCalls is the maximum number of stored product calls, of about a kilobyte each.
 const mostCalls = 8192
 
-// product launches a matrix product. The encoded arguments are stored for the next pass: equal passes multiply at equal
-// addresses, and encoding three tensor maps takes more host time than a launch.
-func (d *Device) product(x *cuda.Product) error {
+// multiplyOne launches a matrix product. The encoded arguments are stored for the next pass: equal passes multiply at
+// equal addresses, and encoding three tensor maps takes more host time than a launch.
+func multiplyOne(d *Device, x *cuda.Product) error {
 	call := d.calls[*x]
 	if call == nil {
 		made, err := x.Encode(d.gpu)
@@ -297,5 +298,5 @@ func (d *Device) product(x *cuda.Product) error {
 		}
 		d.calls[*x] = call
 	}
-	return d.kernels.Multiply(d.stream, call)
+	return cuda.Multiply(d.kernels, d.stream, call)
 }

@@ -102,13 +102,13 @@ func TestGPUMultiply(t *testing.T) {
 						what := fmt.Sprintf("%v %d x %d, powers of two %v, %d rows, out %v, added %v", c.kind, c.out,
 							c.in, pow2, rows, out.gpu.DType, add)
 						before := b.bytes(b.gpu, out.gpu)
-						b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef, Accumulate: add}),
-							b.gpu.Multiply(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU, Accumulate: add}))
+						b.must(b.ref.Do(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef, Accumulate: add}),
+							b.gpu.Do(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU, Accumulate: add}))
 						b.close(what, out, c.tol)
 						r := rows / 2
 						size := len(before) / rows
 						one := b.place(b.gpu, out.gpu.DType, 1, c.out, before[r*size:(r+1)*size])
-						b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU,
+						b.must(b.gpu.Do(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU,
 							Accumulate: add}))
 						if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
 							t.Errorf("%s: a row alone differs from the row in the batch", what)
@@ -141,10 +141,10 @@ func TestGPUProject(t *testing.T) {
 			}
 			args.To = append(args.To, kernel.Projection{Out: out, W: m})
 		}
-		b.must(b.gpu.Project(args))
+		b.must(b.gpu.Do(args))
 		for i, p := range args.To {
 			one := b.place(b.gpu, p.Out.DType, rows, p.Out.Cols, nil)
-			b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x, W: p.W}))
+			b.must(b.gpu.Do(kernel.MultiplyArgs{Out: one, X: x, W: p.W}))
 			if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, p.Out)) {
 				t.Errorf("%d rows: product %d differs from a separate product", rows, i)
 			}
@@ -157,11 +157,11 @@ func TestGPUTiedTable(t *testing.T) {
 	b := onGPU(t)
 	onRef, onGPU := b.prepared(b.weight(kernel.F32, 643, 256), kernel.Tied)
 	ids, x, logits := b.ints(3, 1, []int32{642, 0, 17}), b.random(3, 256), b.normal(3, 643)
-	b.must(b.ref.Embed(kernel.EmbedArgs{Out: x.ref, Table: onRef, IDs: ids.ref}),
-		b.gpu.Embed(kernel.EmbedArgs{Out: x.gpu, Table: onGPU, IDs: ids.gpu}))
+	b.must(b.ref.Do(kernel.EmbedArgs{Out: x.ref, Table: onRef, IDs: ids.ref}),
+		b.gpu.Do(kernel.EmbedArgs{Out: x.gpu, Table: onGPU, IDs: ids.gpu}))
 	b.near("looked up", x, toBF16)
-	b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: logits.ref, X: x.ref, W: onRef}),
-		b.gpu.Multiply(kernel.MultiplyArgs{Out: logits.gpu, X: x.gpu, W: onGPU}))
+	b.must(b.ref.Do(kernel.MultiplyArgs{Out: logits.ref, X: x.ref, W: onRef}),
+		b.gpu.Do(kernel.MultiplyArgs{Out: logits.gpu, X: x.gpu, W: onGPU}))
 	b.close("logits", logits, 0.005)
 }
 
@@ -186,25 +186,25 @@ func TestGPULatent(t *testing.T) {
 				}
 				what := fmt.Sprintf("%v %+v, %d rows", kind, d, rows)
 				q, absorbed := b.random(rows, d.Heads*d.QK()), b.random(rows, d.Heads*d.Row())
-				b.must(b.ref.Absorb(kernel.AbsorbArgs{Out: absorbed.ref, Q: q.ref, KVB: onRef, Dims: d}),
-					b.gpu.Absorb(kernel.AbsorbArgs{Out: absorbed.gpu, Q: q.gpu, KVB: onGPU, Dims: d}))
+				b.must(b.ref.Do(kernel.AbsorbArgs{Out: absorbed.ref, Q: q.ref, KVB: onRef, Dims: d}),
+					b.gpu.Do(kernel.AbsorbArgs{Out: absorbed.gpu, Q: q.gpu, KVB: onGPU, Dims: d}))
 				b.close("absorb "+what, absorbed, 0.005)
 				u, out := b.random(rows, d.Heads*d.Latent), b.random(rows, d.Heads*d.V)
-				b.must(b.ref.Expand(kernel.ExpandArgs{Out: out.ref, U: u.ref, KVB: onRef, Dims: d}),
-					b.gpu.Expand(kernel.ExpandArgs{Out: out.gpu, U: u.gpu, KVB: onGPU, Dims: d}))
+				b.must(b.ref.Do(kernel.ExpandArgs{Out: out.ref, U: u.ref, KVB: onRef, Dims: d}),
+					b.gpu.Do(kernel.ExpandArgs{Out: out.gpu, U: u.gpu, KVB: onGPU, Dims: d}))
 				b.close("expand "+what, out, 0.005)
 				r := rows / 2
 				one, first := b.random(1, d.Heads*d.Row()).gpu, b.random(1, d.Heads*d.V).gpu
-				b.must(b.gpu.Absorb(kernel.AbsorbArgs{Out: one, Q: q.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}),
-					b.gpu.Expand(kernel.ExpandArgs{Out: first, U: u.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}))
+				b.must(b.gpu.Do(kernel.AbsorbArgs{Out: one, Q: q.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}),
+					b.gpu.Do(kernel.ExpandArgs{Out: first, U: u.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}))
 				if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, absorbed.gpu.Slice(r, r+1))) ||
 					!bytes.Equal(b.bytes(b.gpu, first), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
 					t.Errorf("%s: a row alone differs from the row in the batch", what)
 				}
 			}
 			rows, up := b.random(9, d.Latent), b.random(9, d.KVB())
-			b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: up.ref, X: rows.ref, W: onRef}),
-				b.gpu.Multiply(kernel.MultiplyArgs{Out: up.gpu, X: rows.gpu, W: onGPU}))
+			b.must(b.ref.Do(kernel.MultiplyArgs{Out: up.ref, X: rows.ref, W: onRef}),
+				b.gpu.Do(kernel.MultiplyArgs{Out: up.gpu, X: rows.gpu, W: onGPU}))
 			b.close(fmt.Sprintf("up-projection %v %+v", kind, d), up, 0.005)
 		}
 	}
@@ -250,9 +250,9 @@ func TestGPUCandidates(t *testing.T) {
 		logits := b.floats(c.rows, c.columns, v)
 		values, ids, sum := b.normal(c.rows, c.best), b.ints(c.rows, c.best, make([]int32, c.rows*c.best)),
 			b.normal(c.rows, 1)
-		b.must(b.ref.Candidates(kernel.CandidateArgs{Values: values.ref, IDs: ids.ref, LogSum: sum.ref,
+		b.must(b.ref.Do(kernel.CandidateArgs{Values: values.ref, IDs: ids.ref, LogSum: sum.ref,
 			Logits: logits.ref}),
-			b.gpu.Candidates(kernel.CandidateArgs{Values: values.gpu, IDs: ids.gpu, LogSum: sum.gpu,
+			b.gpu.Do(kernel.CandidateArgs{Values: values.gpu, IDs: ids.gpu, LogSum: sum.gpu,
 				Logits: logits.gpu}))
 		b.same(fmt.Sprintf("%+v ids", c), ids.ref, ids.gpu)
 		b.near(fmt.Sprintf("%+v values", c), values, 0)
@@ -260,7 +260,7 @@ func TestGPUCandidates(t *testing.T) {
 	}
 	values, ids, sum := b.normal(1, 1), b.ints(1, 1, []int32{0}), b.normal(1, 1)
 	logits := b.floats(1, 3, []float32{1, float32(math.NaN()), 2})
-	b.must(b.gpu.Candidates(kernel.CandidateArgs{Values: values.gpu, IDs: ids.gpu, LogSum: sum.gpu,
+	b.must(b.gpu.Do(kernel.CandidateArgs{Values: values.gpu, IDs: ids.gpu, LogSum: sum.gpu,
 		Logits: logits.gpu}))
 	if got := b.values(b.gpu, sum.gpu)[0]; !math.IsNaN(got) || b.bytes(b.gpu, ids.gpu)[0] != 2 {
 		t.Errorf("a row with NaN: sum %v, best %v", got, b.bytes(b.gpu, ids.gpu))
@@ -286,7 +286,7 @@ func TestGPUBands(t *testing.T) {
 				z, err := kernel.New(b.gpu, kernel.BF16, rows, bands*out)
 				b.must(err)
 				for _, i := range order {
-					b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: z.Columns(i*out, (i+1)*out),
+					b.must(b.gpu.Do(kernel.MultiplyArgs{Out: z.Columns(i*out, (i+1)*out),
 						X: x.gpu.Columns(i*in, (i+1)*in), W: list[i]}))
 					if alone {
 						b.must(b.gpu.settle())
@@ -304,8 +304,8 @@ func TestGPUBands(t *testing.T) {
 			z := b.random(rows, bands*out)
 			for i := range bands {
 				ref, gpu := z.ref.Columns(i*out, (i+1)*out), z.gpu.Columns(i*out, (i+1)*out)
-				b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: ref, X: x.ref.Columns(i*in, (i+1)*in), W: onRef[i]}),
-					b.gpu.Multiply(kernel.MultiplyArgs{Out: gpu, X: x.gpu.Columns(i*in, (i+1)*in), W: list[i]}))
+				b.must(b.ref.Do(kernel.MultiplyArgs{Out: ref, X: x.ref.Columns(i*in, (i+1)*in), W: onRef[i]}),
+					b.gpu.Do(kernel.MultiplyArgs{Out: gpu, X: x.gpu.Columns(i*in, (i+1)*in), W: list[i]}))
 			}
 			b.close(fmt.Sprintf("%v, %d rows by bands", kind, rows), z, 0.005)
 		}

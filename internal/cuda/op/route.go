@@ -5,26 +5,26 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Route chooses experts by the sigmoid of their logits.
-func (d *Device) Route(a kernel.RouteArgs) error {
+// route chooses experts by the sigmoid of their logits.
+func route(d *Device, a kernel.RouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	return d.route("route", a.Logits, a.IDs, a.Weights, cuda.RouteArgs{Bias: at(a.Bias), Groups: int32(a.Groups),
+	return routeRows(d, "route", a.Logits, a.IDs, a.Weights, cuda.RouteArgs{Bias: at(a.Bias), Groups: int32(a.Groups),
 		KeepGroups: int32(a.KeepGroups), Normalize: flag(a.Normalize), Scale: a.Scale})
 }
 
-// RouteRoot chooses experts by the square root of softplus.
-func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
+// routeRoot chooses experts by the square root of softplus.
+func routeRoot(d *Device, a kernel.RootRouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	return d.route("route by root", a.Logits, a.IDs, a.Weights, cuda.RouteArgs{Bias: at(a.Bias), Groups: 1,
+	return routeRows(d, "route by root", a.Logits, a.IDs, a.Weights, cuda.RouteArgs{Bias: at(a.Bias), Groups: 1,
 		KeepGroups: 1, Normalize: 1, Scale: a.Scale, Root: 1})
 }
 
-// RouteHash looks experts up by token. A token outside the table raises a fault.
-func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
+// routeHash looks experts up by token. A token outside the table raises a fault.
+func routeHash(d *Device, a kernel.HashRouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -33,14 +33,15 @@ func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
 	if r.err != nil {
 		return r.err
 	}
-	return d.route(r.op, a.Logits, a.IDs, a.Weights, cuda.RouteArgs{Table: at(a.Table), Tokens: at(a.Tokens),
+	return routeRows(d, r.op, a.Logits, a.IDs, a.Weights, cuda.RouteArgs{Table: at(a.Table), Tokens: at(a.Tokens),
 		TableStride: stride(a.Table), TokenStride: stride(a.Tokens), TableRows: rows, Groups: 1, KeepGroups: 1,
 		Normalize: 1, Scale: a.Scale, Root: 1})
 }
 
-// route delays the choice of experts, to run in one launch with the operations of the experts that follow. A delayed
-// sum stays delayed, unless the router reads or writes its rows. args has the fields that depend on the kind of router.
-func (d *Device) route(op string, logits, ids, weights kernel.Tensor, args cuda.RouteArgs) error {
+// routeRows delays the choice of experts, to run in one launch with the operations of the experts that follow. A
+// delayed sum stays delayed, unless the router reads or writes its rows. args has the fields that depend on the kind of
+// router.
+func routeRows(d *Device, op string, logits, ids, weights kernel.Tensor, args cuda.RouteArgs) error {
 	if h := &d.held; h.kind != holdSum || h.routes || overlap(h.sum.rows, logits) || overlap(h.sum.rows, ids) ||
 		overlap(h.sum.rows, weights) {
 		if err := d.settle(); err != nil {

@@ -21,9 +21,9 @@ func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	return 0
 }
 
-// Embed looks up embeddings; tokens that another rank has become zeros. A token outside the table raises a fault. On a
+// embed looks up embeddings; tokens that another rank has become zeros. A token outside the table raises a fault. On a
 // single rank the operation is delayed, to run as a part of a later launch.
-func (d *Device) Embed(a kernel.EmbedArgs) error {
+func embed(d *Device, a kernel.EmbedArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -35,11 +35,11 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	args := cuda.PickArgs{Table: w.data, TableStride: int64(w.in), TableRows: r.count("table rows", w.out),
 		TableType: cuda.ElementBF16}
 	if a.Part == (kernel.Part{}) || a.IDs.Rows == 0 {
-		if args = d.picked(&r, args, a.Out, a.IDs); r.err != nil || a.Out.Rows == 0 || a.Out.Cols == 0 {
+		if args = picked(d, &r, args, a.Out, a.IDs); r.err != nil || a.Out.Rows == 0 || a.Out.Cols == 0 {
 			return r.err
 		}
 		p, n := &d.held.parts.args.Picks, &d.held.parts.counts[1]
-		if err := d.part(*n == mostAlike, []kernel.Tensor{a.IDs}, []kernel.Tensor{a.Out}); err != nil {
+		if err := addPart(d, *n == mostAlike, []kernel.Tensor{a.IDs}, []kernel.Tensor{a.Out}); err != nil {
 			return err
 		}
 		*[mostAlike]*cuda.PickArgs{&p.First, &p.Second, &p.Third, &p.Fourth}[*n] = args
@@ -49,12 +49,12 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	ids, scratch, err := d.local(&r, a.IDs, a.Part, args.TableRows, cuda.FaultRow)
+	ids, scratch, err := localPeer(d, &r, a.IDs, a.Part, args.TableRows, cuda.FaultRow)
 	if err != nil {
 		return err
 	}
 	args.Optional = 1 // rows of other ranks become zeros
-	return errors.Join(d.pick(&r, args, a.Out, ids), d.scratch.Put(scratch))
+	return errors.Join(pickRows(d, &r, args, a.Out, ids), d.scratch.Put(scratch))
 }
 
 // Take copies chosen rows. A row outside the tensor raises a fault.
@@ -66,12 +66,12 @@ func (d *Device) Take(a kernel.TakeArgs) error {
 		a.X.DType, a.Out.DType = kernel.F32, kernel.F32
 	}
 	r := require{op: "take"}
-	return d.pick(&r, cuda.PickArgs{Table: at(a.X), TableStride: stride(a.X),
+	return pickRows(d, &r, cuda.PickArgs{Table: at(a.X), TableStride: stride(a.X),
 		TableRows: r.count("table rows", a.X.Rows), TableType: r.element("x", a.X)}, a.Out, a.Rows)
 }
 
 // picked adds the output and the row numbers to the arguments of a copy of rows.
-func (d *Device) picked(r *require, args cuda.PickArgs, out, ids kernel.Tensor) cuda.PickArgs {
+func picked(d *Device, r *require, args cuda.PickArgs, out, ids kernel.Tensor) cuda.PickArgs {
 	args.IDs, args.Out, args.Faults, args.IDStride, args.OutStride = at(ids), at(out), d.faults.Ptr(), stride(ids),
 		stride(out)
 	args.Rows, args.Columns, args.OutType = r.count("rows", out.Rows), r.count("columns", out.Cols),
@@ -79,16 +79,16 @@ func (d *Device) picked(r *require, args cuda.PickArgs, out, ids kernel.Tensor) 
 	return args
 }
 
-func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) error {
-	args = d.picked(r, args, out, ids)
+func pickRows(d *Device, r *require, args cuda.PickArgs, out, ids kernel.Tensor) error {
+	args = picked(d, r, args, out, ids)
 	if r.err != nil || out.Rows == 0 || out.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.PickRows(d.stream, &args)
+	return cuda.PickRows(d.kernels, d.stream, &args)
 }
 
-// Angles computes the cosines and sines of every row's rotation. It is delayed, to run as a part of a later launch.
-func (d *Device) Angles(a kernel.AngleArgs) error {
+// angles computes the cosines and sines of every row's rotation. It is delayed, to run as a part of a later launch.
+func angles(d *Device, a kernel.AngleArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 		return r.err
 	}
 	p, n := &d.held.parts.args.Angles, &d.held.parts.counts[2]
-	if err := d.part(*n == mostAlike, []kernel.Tensor{a.Positions, a.InvFreq}, []kernel.Tensor{a.Out}); err != nil {
+	if err := addPart(d, *n == mostAlike, []kernel.Tensor{a.Positions, a.InvFreq}, []kernel.Tensor{a.Out}); err != nil {
 		return err
 	}
 	*[mostAlike]*cuda.AnglesArgs{&p.First, &p.Second, &p.Third, &p.Fourth}[*n] = args
@@ -108,10 +108,10 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 	return nil
 }
 
-// Rotate applies RoPE in place. If the norm of the heads is delayed, norm and rotation become a delayed part. Otherwise
-// the rotation alone is delayed, because it can be fused with Absorb, which copies the rotated columns, and with the
-// quantisation of rows for products in heldBands.
-func (d *Device) Rotate(a kernel.RotateArgs) error {
+// rotateRows applies RoPE in place. If the norm of the heads is delayed, norm and rotation become a delayed part.
+// Otherwise the rotation alone is delayed, because it can be fused with Absorb, which copies the rotated columns, and
+// with the quantisation of rows for products in heldBands.
+func rotateRows(d *Device, a kernel.RotateArgs) error {
 	h := &d.held
 	normalised := h.kind == holdHeads && h.turned == a.X && int(h.heads.Heads) == a.Heads &&
 		int(h.heads.Columns) == a.HeadDim
@@ -135,7 +135,7 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 	}
 	if normalised && args.Joins(int32(a.Heads*a.HeadDim), stride(a.X)) {
 		h.kind = holdNothing
-		err := d.part(h.parts.args.Heads.Norm.Rows > 0, []kernel.Tensor{a.X, a.Angles}, []kernel.Tensor{a.X})
+		err := addPart(d, h.parts.args.Heads.Norm.Rows > 0, []kernel.Tensor{a.X, a.Angles}, []kernel.Tensor{a.X})
 		if err == nil {
 			h.parts.args.Heads = cuda.HeadTurnArgs{Norm: h.heads, Rotate: args}
 		}
@@ -149,7 +149,7 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 }
 
 // gateRows launches the kernel of silu(Gate) * Up.
-func (d *Device) gateRows(a *kernel.GateArgs) error {
+func gateRows(d *Device, a *kernel.GateArgs) error {
 	r := require{op: "gate"}
 	args := cuda.GateArgs{Gate: at(a.Gate), Up: at(a.Up), Out: at(a.Out), GateStride: stride(a.Gate),
 		UpStride: stride(a.Up), OutStride: stride(a.Out),
@@ -159,5 +159,5 @@ func (d *Device) gateRows(a *kernel.GateArgs) error {
 	if r.err != nil || a.Gate.Rows == 0 || a.Gate.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.GateRows(d.stream, &args)
+	return cuda.GateRows(d.kernels, d.stream, &args)
 }

@@ -22,8 +22,8 @@ func TestGPUPickedRows(t *testing.T) {
 		b.near(fmt.Sprintf("take %d columns", cols), out, 0)
 		table := b.weight(kernel.F32, 9, cols)
 		onRef, onGPU := b.prepared(table, kernel.LookedUp)
-		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: onRef, IDs: rows.ref}),
-			b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: onGPU, IDs: rows.gpu}))
+		b.must(b.ref.Do(kernel.EmbedArgs{Out: out.ref, Table: onRef, IDs: rows.ref}),
+			b.gpu.Do(kernel.EmbedArgs{Out: out.gpu, Table: onGPU, IDs: rows.gpu}))
 		b.near(fmt.Sprintf("embed f32, %d columns", cols), out, toBF16)
 	}
 	x, out := b.random(9, 40), b.random(1, 40)
@@ -46,8 +46,8 @@ func TestGPUAngles(t *testing.T) {
 			freq[i] = float32(math.Pow(10000, -float64(i)/float64(half)))
 		}
 		f, p, out := b.floats(1, half, freq), b.ints(len(positions), 1, positions), b.normal(len(positions), 2*half)
-		b.must(b.ref.Angles(kernel.AngleArgs{Out: out.ref, Positions: p.ref, InvFreq: f.ref, Scale: 1.25}),
-			b.gpu.Angles(kernel.AngleArgs{Out: out.gpu, Positions: p.gpu, InvFreq: f.gpu, Scale: 1.25}))
+		b.must(b.ref.Do(kernel.AngleArgs{Out: out.ref, Positions: p.ref, InvFreq: f.ref, Scale: 1.25}),
+			b.gpu.Do(kernel.AngleArgs{Out: out.gpu, Positions: p.gpu, InvFreq: f.gpu, Scale: 1.25}))
 		b.near(fmt.Sprintf("%d frequencies", half), out, 1e-7)
 	}
 }
@@ -61,7 +61,7 @@ func TestGPURotateAndGate(t *testing.T) {
 				args := kernel.RotateArgs{Heads: heads, HeadDim: 192, Offset: 128, Pairing: pairing, Inverse: inverse}
 				onRef, onGPU := args, args
 				onRef.X, onRef.Angles, onGPU.X, onGPU.Angles = x.ref, a.ref, x.gpu, a.gpu
-				b.must(b.ref.Rotate(onRef), b.gpu.Rotate(onGPU))
+				b.must(b.ref.Do(onRef), b.gpu.Do(onGPU))
 				b.near(fmt.Sprintf("rotate %d heads %v inverse %v", heads, pairing, inverse), x, toBF16)
 			}
 		}
@@ -69,12 +69,12 @@ func TestGPURotateAndGate(t *testing.T) {
 	for _, cols := range []int{1, 67, 128, 2048, 2056, 18432} {
 		for _, limit := range []float32{0, 0.5} {
 			g, u, out := b.random(3, cols), b.random(3, cols), b.random(3, cols)
-			b.must(b.ref.Gate(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref, Limit: limit}),
-				b.gpu.Gate(kernel.GateArgs{Out: out.gpu, Gate: g.gpu, Up: u.gpu, Limit: limit}))
+			b.must(b.ref.Do(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref, Limit: limit}),
+				b.gpu.Do(kernel.GateArgs{Out: out.gpu, Gate: g.gpu, Up: u.gpu, Limit: limit}))
 			b.near(fmt.Sprintf("gate %d columns limit %v", cols, limit), out, toBF16)
 			f, w, wide := b.normal(3, cols), b.normal(3, cols), b.normal(3, cols)
-			b.must(b.ref.Gate(kernel.GateArgs{Out: wide.ref, Gate: f.ref, Up: w.ref, Limit: limit}),
-				b.gpu.Gate(kernel.GateArgs{Out: wide.gpu, Gate: f.gpu, Up: w.gpu, Limit: limit}))
+			b.must(b.ref.Do(kernel.GateArgs{Out: wide.ref, Gate: f.ref, Up: w.ref, Limit: limit}),
+				b.gpu.Do(kernel.GateArgs{Out: wide.gpu, Gate: f.gpu, Up: w.gpu, Limit: limit}))
 			b.near(fmt.Sprintf("gate f32 %d columns limit %v", cols, limit), wide, 2e-6)
 		}
 	}
@@ -87,9 +87,9 @@ func TestGPURoute(t *testing.T) {
 		logits, bias := b.normal(c.rows, c.experts), b.normal(1, c.experts)
 		ids, w := b.ints(c.rows, c.topk, make([]int32, c.rows*c.topk)), b.normal(c.rows, c.topk)
 		for _, norm := range []bool{true, false} {
-			b.must(b.ref.Route(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref,
+			b.must(b.ref.Do(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref,
 				Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}),
-				b.gpu.Route(kernel.RouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu,
+				b.gpu.Do(kernel.RouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu,
 					Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
 			b.same(fmt.Sprintf("%+v ids", c), ids.ref, ids.gpu)
 			b.near(fmt.Sprintf("%+v weights", c), w, 1e-6)
@@ -101,9 +101,9 @@ func TestGPUNormOfARowAlone(t *testing.T) {
 	b := onGPU(t)
 	for _, cols := range []int{7, 512, 1024, 1025, 1536, 7168} {
 		x, w, out := b.random(9, cols), b.normal(1, cols), b.random(9, cols)
-		b.must(b.gpu.Norm(kernel.NormArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, Eps: 1e-6}))
+		b.must(b.gpu.Do(kernel.NormArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, Eps: 1e-6}))
 		one := b.random(1, cols)
-		b.must(b.gpu.Norm(kernel.NormArgs{Out: one.gpu, X: x.gpu.Slice(5, 6), Weight: w.gpu, Eps: 1e-6}))
+		b.must(b.gpu.Do(kernel.NormArgs{Out: one.gpu, X: x.gpu.Slice(5, 6), Weight: w.gpu, Eps: 1e-6}))
 		if !bytes.Equal(b.bytes(b.gpu, one.gpu), b.bytes(b.gpu, out.gpu.Slice(5, 6))) {
 			t.Errorf("%d columns: a row alone differs from the row in the batch", cols)
 		}
@@ -135,9 +135,9 @@ func TestGPUExperts(t *testing.T) {
 			}
 			x, out, ids, w := b.random(rows, hidden), b.random(rows, hidden), b.ints(rows, top, choice),
 				b.normal(rows, top)
-			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref,
+			b.must(b.ref.Do(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref,
 				Experts: onRef}),
-				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: ids.gpu, Weights: w.gpu, Experts: onGPU}))
+				b.gpu.Do(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: ids.gpu, Weights: w.gpu, Experts: onGPU}))
 			b.close(fmt.Sprintf("%v, %d rows", kind, rows), out, 0.01)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"sparrow/layout"
 )
 
-// Scores computes index scores over paged or gathered keys.
-func (d *Device) Scores(a kernel.ScoreArgs) error {
+// scores computes index scores over paged or gathered keys.
+func scores(d *Device, a kernel.ScoreArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "scores"}
 	if a.Keys.Layout == layout.V41Index68 {
-		return d.scoresV41(&r, &a)
+		return scoresV41(d, &r, &a)
 	}
 	r.layout(a.Keys, layout.IndexPage132, layout.V41Index68)
 	if a.Blocks.Given() {
@@ -32,9 +32,9 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 		return r.err
 	}
 	if a.Table.Given() {
-		return d.pagedScores(&r, &a)
+		return pagedScores(d, &r, &a)
 	}
-	return d.gatheredScores(&r, &a)
+	return gatheredScores(d, &r, &a)
 }
 
 // mostNextN is the maximum number of rows of a request that the paged kernels score together.
@@ -42,7 +42,7 @@ const mostNextN = 4
 
 // pagedScores scores paged keys. It scores adjacent rows together if ScoreArgs.NextN states that they belong to one
 // request.
-func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
+func pagedScores(d *Device, r *require, a *kernel.ScoreArgs) error {
 	if a.Keys.PageTokens != layout.PageTokens {
 		r.fail("pages have %d keys, this backend supports %d", a.Keys.PageTokens, layout.PageTokens)
 	}
@@ -64,11 +64,11 @@ func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	if err != nil {
 		return err
 	}
-	return d.kernels.ScorePaged(d.stream, x.Heads, &args)
+	return cuda.ScorePaged(d.kernels, d.stream, x.Heads, &args)
 }
 
 // gatheredScores scores keys that are contiguous in a page.
-func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
+func gatheredScores(d *Device, r *require, a *kernel.ScoreArgs) error {
 	r.packed("start", a.Start)
 	if a.Keys.PageTokens%4 != 0 {
 		r.fail("there are %d gathered keys, this backend supports multiples of 4; round the page up", a.Keys.PageTokens)
@@ -85,11 +85,11 @@ func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 	if err != nil {
 		return err
 	}
-	return d.kernels.ScoreRagged(d.stream, x.Heads, &args)
+	return cuda.ScoreRagged(d.kernels, d.stream, x.Heads, &args)
 }
 
-// Select chooses the positions with the highest scores.
-func (d *Device) Select(a kernel.SelectArgs) error {
+// selectBest chooses the positions with the highest scores.
+func selectBest(d *Device, a kernel.SelectArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -108,13 +108,13 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	if r.err != nil || a.Out.Rows == 0 {
 		return r.err
 	}
-	n := max(d.kernels.TopKScratch(args.Rows, args.Columns, args.K), 4)
+	n := max(cuda.TopKScratch(d.kernels, args.Rows, args.Columns, args.K), 4)
 	err := d.temporary(8*n, func(p cuda.Ptr) error {
 		if args.Scores == 0 { // no row is longer than K, so no scores are read
 			args.Scores, args.Columns = p, args.K
 		}
 		args.Kept, args.Via = p, p.Add(4*n)
-		return d.kernels.SelectTopK(d.stream, &args)
+		return cuda.SelectTopK(d.kernels, d.stream, &args)
 	})
 	if err != nil || !a.Values.Given() {
 		return err
@@ -124,11 +124,11 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	if a.Scores.Given() {
 		values.Scores, values.Stride, values.Keys = at(a.Scores), int64(a.Scores.Stride), int32(a.Scores.Cols)
 	}
-	return d.kernels.SelectedScores(d.stream, &values)
+	return cuda.SelectedScores(d.kernels, d.stream, &values)
 }
 
-// Locate converts positions to slots, in one launch with a delayed copy of rotated queries.
-func (d *Device) Locate(a kernel.LocateArgs) error {
+// locate converts positions to slots, in one launch with a delayed copy of rotated queries.
+func locate(d *Device, a kernel.LocateArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -157,5 +157,5 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 		d.held.turn.Locate = args
 		return d.settle()
 	}
-	return d.kernels.Locate(d.stream, &args)
+	return cuda.Locate(d.kernels, d.stream, &args)
 }

@@ -159,7 +159,7 @@ func packedSize(n int64, s cuda.ExpertShape) int64 {
 }
 
 // prepareSplit assigns positions to the experts of a layer. x has the shape of the experts.
-func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
+func prepareSplit(d *Device, u *upload, x *experts, w *kernel.ExpertWeights) error {
 	m := w.Methods.Clone() // Swap changes the methods of movable experts
 	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
 	size := packedSize(int64(len(s.resident)), x.shape)
@@ -173,7 +173,7 @@ func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) er
 		return err
 	}
 	if len(s.stored) > 0 {
-		if err := d.keepPacked(u, x, w.Select(s.stored)); err != nil {
+		if err := keepPacked(d, u, x, w.Select(s.stored)); err != nil {
 			return err
 		}
 	}
@@ -188,18 +188,18 @@ func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) er
 		}
 	}
 	if w.Movable {
-		if err := d.openStage(u, x.shape); err != nil {
+		if err := openStage(d, u, x.shape); err != nil {
 			return err
 		}
 		s.weights = w
 	}
 	if s.groups[0] != nil || s.groups[1] != nil {
-		if err := d.openRing(u, x.shape); err != nil {
+		if err := openRing(d, u, x.shape); err != nil {
 			return err
 		}
 	}
 	if s.hosted[0] || s.hosted[1] {
-		return d.openMailbox(w.Host, int(x.shape.Hidden))
+		return openMailbox(d, w.Host, int(x.shape.Hidden))
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (u *upload) groups(s *split, phase int) ([]group, error) {
 }
 
 // hostMemory allocates page-locked memory. A dry run gets an address without memory.
-func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
+func hostMemory(d *Device, bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	if d.tried {
 		b, err := d.gpu.Alloc(bytes)
 		if err != nil {
@@ -255,10 +255,10 @@ func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 }
 
 // keepPacked packs experts on the device and copies them to page-locked memory, from which passes fetch them.
-func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error {
+func keepPacked(d *Device, u *upload, x *experts, w kernel.ExpertWeights) error {
 	n := int64(len(w.Gate))
 	size := packedSize(n, x.shape)
-	at, memory, err := d.hostMemory(size)
+	at, memory, err := hostMemory(d, size)
 	if err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ func piecesOf(p cuda.PackedExperts, i int, s cuda.ExpertShape) [4]cuda.Ptr {
 }
 
 // openRing allocates the buffers into which experts are fetched.
-func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
+func openRing(d *Device, u *upload, s cuda.ExpertShape) (err error) {
 	o := &d.offload
 	if o.ring != 0 {
 		return nil
@@ -329,7 +329,7 @@ func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
 }
 
 // openMailbox makes the mailbox that all layers use.
-func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
+func openMailbox(d *Device, to kernel.HostExperts, hidden int) (err error) {
 	o := &d.offload
 	if o.state != nil {
 		return nil
@@ -343,7 +343,7 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
 	o.timeout = to.Timeout()
 	shape := kernel.MailboxShape{Activation: kernel.BF16, Hidden: hidden, Rows: mailRows, Pairs: mailPairs}
 	_, _, _, size := shape.Offsets()
-	if o.at, o.memory, err = d.hostMemory(size); err != nil || o.memory == nil {
+	if o.at, o.memory, err = hostMemory(d, size); err != nil || o.memory == nil {
 		return err
 	}
 	clear(o.memory.Bytes())

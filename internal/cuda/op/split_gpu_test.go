@@ -140,7 +140,7 @@ func (b *splitBench) run(x kernel.Experts, a kernel.ExpertArgs, from, to int, po
 	if post {
 		b.must(b.gpu.PostExperts(part))
 	}
-	b.must(b.gpu.Experts(part))
+	b.must(chosenExperts(b.gpu, part))
 	return b.bytes(b.gpu, out)
 }
 
@@ -219,7 +219,10 @@ func TestGPUSplitGraphs(t *testing.T) {
 			X:       b.place(b.gpu, kernel.BF16, n, splitHidden, nil),
 			IDs:     b.ints(n, splitTop, make([]int32, n*splitTop)).gpu,
 			Weights: b.normal(n, splitTop).gpu, Experts: x, Limit: a.Limit}
-		g, err := b.gpu.Capture(func() error { return errors.Join(b.gpu.PostExperts(live), b.gpu.Experts(live)) })
+		g, err := b.gpu.Capture(func() error {
+			return errors.Join(b.gpu.PostExperts(live), chosenExperts(b.gpu,
+				live))
+		})
 		b.must(err)
 		for round := range 20 {
 			from := [2]kernel.ExpertArgs{a, other}[round%2]
@@ -248,7 +251,10 @@ func TestGPUMovedExperts(t *testing.T) {
 			b.run(x, a, 0, n, true) // this run makes scratch memory grow
 			live := a
 			live.Out, live.Experts = b.place(b.gpu, kernel.BF16, n, splitHidden, nil), x
-			g, err := b.gpu.Capture(func() error { return errors.Join(b.gpu.PostExperts(live), b.gpu.Experts(live)) })
+			g, err := b.gpu.Capture(func() error {
+				return errors.Join(b.gpu.PostExperts(live), chosenExperts(b.gpu,
+					live))
+			})
 			b.must(err)
 			m := x.(*experts).split.methods.Clone()
 			for range 5 {
@@ -283,7 +289,7 @@ func TestGPUHostThatFails(t *testing.T) {
 	want := b.run(x, a, 0, 5, false)
 	fault = broken
 	a.Experts, a.Out = x, b.place(b.gpu, kernel.BF16, 5, splitHidden, nil)
-	b.must(b.gpu.Experts(a))
+	b.must(b.gpu.Do(a))
 	err := b.gpu.Sync()
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "experts in host memory of layer") {
 		t.Errorf("%v", err)
@@ -304,7 +310,7 @@ func TestGPUHostThatHangs(t *testing.T) {
 	a := b.rows(5)
 	a.Experts, a.Out = b.prepare("rc", "rc"), b.place(b.gpu, kernel.BF16, 5, splitHidden, nil)
 	for range 2 {
-		b.must(b.gpu.Experts(a))
+		b.must(b.gpu.Do(a))
 		if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrLost) ||
 			!strings.Contains(fmt.Sprint(err), "did not answer for 200ms") {
 			t.Errorf("%v", err)

@@ -13,7 +13,7 @@ import (
 var _ kernel.ExpertSwapper = (*Device)(nil)
 
 // openStage allocates the memory into which an expert is copied before it replaces another.
-func (d *Device) openStage(u *upload, s cuda.ExpertShape) (err error) {
+func openStage(d *Device, u *upload, s cuda.ExpertShape) (err error) {
 	if d.offload.stage == 0 {
 		d.offload.stage, err = u.room(packedSize(1, s), 0)
 	}
@@ -38,7 +38,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	}
 	kept, slot := slices.Index(s.stored, in), slices.Index(s.resident, out)
 	staged := packedAt(o.stage, 1, p.shape)
-	if err := d.stageExpert(p, in, kept, staged); err != nil {
+	if err := stageExpert(d, p, in, kept, staged); err != nil {
 		return err
 	}
 	if o.box != nil && s.host != nil {
@@ -61,7 +61,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 		}
 	}
 	s.resident[slot], s.methods = in, next
-	if err := errors.Join(d.rewriteTables(s), d.Sync()); err != nil {
+	if err := errors.Join(rewriteTables(d, s), d.Sync()); err != nil {
 		return halfMoved(err)
 	}
 	return nil
@@ -69,10 +69,10 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 
 // stageExpert copies a packed expert to separate memory: from page-locked memory if it is stored there, otherwise
 // from the checkpoint.
-func (d *Device) stageExpert(p *experts, e, kept int, to cuda.PackedExperts) error {
+func stageExpert(d *Device, p *experts, e, kept int, to cuda.PackedExperts) error {
 	if kept < 0 {
 		w := p.split.weights.Select([]int{e})
-		return d.loaded(func(u *upload) error { return u.pack(p, &w, to, nil) })
+		return loaded(d, func(u *upload) error { return u.pack(p, &w, to, nil) })
 	}
 	from := piecesOf(packedAt(p.split.store, int64(len(p.split.stored)), p.shape), kept, p.shape)
 	for i, at := range piecesOf(to, 0, p.shape) {
@@ -84,7 +84,7 @@ func (d *Device) stageExpert(p *experts, e, kept int, to cuda.PackedExperts) err
 }
 
 // rewriteTables copies the tables of a layer to the memory that graphs read.
-func (d *Device) rewriteTables(s *split) error {
+func rewriteTables(d *Device, s *split) error {
 	write := func(to cuda.Ptr, table []int32) error {
 		var bytes []byte
 		for _, v := range table {

@@ -24,7 +24,7 @@ type splitPart struct {
 }
 
 // mostSplit returns the maximum number of rows of a phase in one run.
-func (d *Device) mostSplit(p *experts, top, phase int) int {
+func mostSplit(d *Device, p *experts, top, phase int) int {
 	if p.split.hosted[phase] {
 		return min(mailRows, mailPairs/top)
 	}
@@ -38,7 +38,7 @@ func splitScratch(s cuda.ExpertShape, rows, top int32) (products, places int64) 
 }
 
 // newPart assigns scratch memory to a run and sets its arguments.
-func (d *Device) newPart(p *experts, a *kernel.ExpertArgs, phase int, scratch cuda.Ptr) (*splitPart, error) {
+func newPart(d *Device, p *experts, a *kernel.ExpertArgs, phase int, scratch cuda.Ptr) (*splitPart, error) {
 	rows, top := int32(a.X.Rows), int32(a.IDs.Cols)
 	products, each := splitScratch(p.shape, rows, top)
 	o := &d.offload
@@ -62,7 +62,7 @@ func (d *Device) newPart(p *experts, a *kernel.ExpertArgs, phase int, scratch cu
 	return s, nil
 }
 
-func (d *Device) takeScratch(p *experts, rows, top int) (cuda.Ptr, error) {
+func takeScratch(d *Device, p *experts, rows, top int) (cuda.Ptr, error) {
 	products, places := splitScratch(p.shape, int32(rows), int32(top))
 	return d.scratch.Get(products + 2*places)
 }
@@ -70,7 +70,7 @@ func (d *Device) takeScratch(p *experts, rows, top int) (cuda.Ptr, error) {
 // PostExperts passes rows to the host's workers, so that operations before Experts run in parallel with them. If the
 // rows need several exchanges, or if only some are prompt rows, PostExperts does nothing, and Experts passes the rows.
 func (d *Device) PostExperts(a kernel.ExpertArgs) error {
-	p, err := d.checkExperts(&a)
+	p, err := checkExperts(d, &a)
 	if err != nil || p == nil || !p.Hosted() {
 		return err
 	}
@@ -79,24 +79,24 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 		phase = 1
 	}
 	if o.posted.active { // an earlier pass failed between PostExperts and Experts
-		err := errors.Join(d.kernels.WaitForHost(d.stream, &o.part.exchange), d.scratch.Put(o.posted.scratch))
+		err := errors.Join(cuda.WaitForHost(d.kernels, d.stream, &o.part.exchange), d.scratch.Put(o.posted.scratch))
 		if o.posted = (posted{}); err != nil {
 			return err
 		}
 	}
-	if !p.split.hosted[phase] || a.Prompt%a.X.Rows != 0 || a.X.Rows > d.mostSplit(p, a.IDs.Cols, phase) {
+	if !p.split.hosted[phase] || a.Prompt%a.X.Rows != 0 || a.X.Rows > mostSplit(d, p, a.IDs.Cols, phase) {
 		return nil
 	}
 	if err := d.settle(); err != nil {
 		return err
 	}
-	scratch, err := d.takeScratch(p, a.X.Rows, a.IDs.Cols)
+	scratch, err := takeScratch(d, p, a.X.Rows, a.IDs.Cols)
 	if err != nil {
 		return err
 	}
-	s, err := d.newPart(p, &a, phase, scratch)
+	s, err := newPart(d, p, &a, phase, scratch)
 	if err == nil {
-		err = d.kernels.PostRows(d.stream, &s.exchange)
+		err = cuda.PostRows(d.kernels, d.stream, &s.exchange)
 	}
 	if err != nil {
 		return errors.Join(err, d.scratch.Put(scratch))
@@ -107,17 +107,17 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 }
 
 // runSplit runs experts of which some are in host memory: for prompt rows first, then for the other rows.
-func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
+func runSplit(d *Device, p *experts, a *kernel.ExpertArgs) error {
 	rows, top, h := a.X.Rows, a.IDs.Cols, &d.held
 	first := 0
 	if a.Prompt > 0 {
 		first = 1
 	}
-	whole := a.Prompt%rows == 0 && rows <= d.mostSplit(p, top, first)
+	whole := a.Prompt%rows == 0 && rows <= mostSplit(d, p, top, first)
 	holds := whole && normable(a.Out) && top <= cuda.MaxTop
 	if h.routes { // positions of choices are looked up first: routing and sorting cannot run in one launch
 		h.routes = false
-		if err := d.kernels.RouteExperts(d.stream, &h.route); err != nil {
+		if err := cuda.RouteExperts(d.kernels, d.stream, &h.route); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 		}
 	}
 	if whole {
-		return d.runPart(p, a, first, holds)
+		return runPart(d, p, a, first, holds)
 	}
 	if d.offload.posted.active {
 		return fmt.Errorf("%w: experts: these rows are not the ones that were given to the host's "+
@@ -138,11 +138,11 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 		if from < a.Prompt {
 			phase, end = 1, a.Prompt
 		}
-		to := min(from+d.mostSplit(p, top, phase), end)
+		to := min(from+mostSplit(d, p, top, phase), end)
 		part := *a
 		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(from, to), a.X.Slice(from, to), a.IDs.Slice(from, to),
 			a.Weights.Slice(from, to)
-		if err := d.runPart(p, &part, phase, false); err != nil {
+		if err := runPart(d, p, &part, phase, false); err != nil {
 			return err
 		}
 		from = to
@@ -152,7 +152,7 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 
 // runPart runs experts for rows of one phase. The weighted sum of their results is delayed or, if hold is false,
 // launched at once.
-func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool) (err error) {
+func runPart(d *Device, p *experts, a *kernel.ExpertArgs, phase int, hold bool) (err error) {
 	o := &d.offload
 	ahead := o.posted
 	o.posted = posted{}
@@ -163,13 +163,13 @@ func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool)
 		return errors.Join(err, d.scratch.Put(scratch))
 	}
 	if !ahead.active {
-		if scratch, err = d.takeScratch(p, a.X.Rows, a.IDs.Cols); err != nil {
+		if scratch, err = takeScratch(d, p, a.X.Rows, a.IDs.Cols); err != nil {
 			return err
 		}
 	}
-	s, err := d.newPart(p, a, phase, scratch)
+	s, err := newPart(d, p, a, phase, scratch)
 	if err == nil {
-		err = d.multiplyPart(s, ahead.active)
+		err = multiplyPart(d, s, ahead.active)
 	}
 	if err != nil {
 		return errors.Join(err, d.scratch.Put(scratch))
@@ -177,23 +177,23 @@ func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool)
 	sum := s.args
 	sum.IDs, sum.IDStride = at(a.IDs), stride(a.IDs)
 	if hold {
-		d.holdResults(a.Out, &sum, scratch)
+		holdResults(d, a.Out, &sum, scratch)
 		return nil
 	}
-	return errors.Join(d.kernels.CombineExperts(d.stream, &sum), d.scratch.Put(scratch))
+	return errors.Join(cuda.CombineExperts(d.kernels, d.stream, &sum), d.scratch.Put(scratch))
 }
 
 // multiplyPart computes the results of all choices.
-func (d *Device) multiplyPart(s *splitPart, posted bool) error {
+func multiplyPart(d *Device, s *splitPart, posted bool) error {
 	x, hosted := s.p.split, s.p.split.hosted[s.phase]
 	switch {
 	case hosted && !posted:
-		if err := d.kernels.PostRows(d.stream, &s.exchange); err != nil {
+		if err := cuda.PostRows(d.kernels, d.stream, &s.exchange); err != nil {
 			return err
 		}
 		d.offload.expect(1)
 	case !hosted:
-		if err := d.lookUp(s, x.tables[s.phase], s.args.IDs); err != nil {
+		if err := lookUp(d, s, x.tables[s.phase], s.args.IDs); err != nil {
 			return err
 		}
 	}
@@ -202,52 +202,52 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 	early := min(len(x.groups[s.phase]), s.phase*len(d.offload.halves))
 	for i, g := range x.groups[s.phase] {
 		if i == early {
-			if err := d.multiplyHere(s); err != nil {
+			if err := multiplyHere(d, s); err != nil {
 				return err
 			}
 		}
-		if err := d.multiplyGroup(s, g); err != nil {
+		if err := multiplyGroup(d, s, g); err != nil {
 			return err
 		}
 	}
 	if early == len(x.groups[s.phase]) {
-		if err := d.multiplyHere(s); err != nil {
+		if err := multiplyHere(d, s); err != nil {
 			return err
 		}
 	}
 	if !hosted {
 		return nil
 	}
-	if err := d.kernels.WaitForHost(d.stream, &s.exchange); err != nil {
+	if err := cuda.WaitForHost(d.kernels, d.stream, &s.exchange); err != nil {
 		return err
 	}
-	return d.kernels.TakeResults(d.stream, &s.exchange)
+	return cuda.TakeResults(d.kernels, d.stream, &s.exchange)
 }
 
 // multiplyHere computes the results of the resident experts.
-func (d *Device) multiplyHere(s *splitPart) error {
+func multiplyHere(d *Device, s *splitPart) error {
 	if !s.p.split.here[s.phase] {
 		return nil
 	}
-	if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &s.args); err != nil {
+	if err := cuda.PrepareExperts(d.kernels, d.stream, s.p.shape, &s.args); err != nil {
 		return err
 	}
-	return d.multiplySorted(s.p.shape, &s.args)
+	return multiplySorted(d, s.p.shape, &s.args)
 }
 
 // lookUp launches the lookup of choices in a table.
-func (d *Device) lookUp(s *splitPart, table, places cuda.Ptr) error {
-	return d.kernels.LookUpPlaces(d.stream, &cuda.PlacesArgs{IDs: at(s.a.IDs), Table: table, Places: places,
+func lookUp(d *Device, s *splitPart, table, places cuda.Ptr) error {
+	return cuda.LookUpPlaces(d.kernels, d.stream, &cuda.PlacesArgs{IDs: at(s.a.IDs), Table: table, Places: places,
 		Faults: d.faults.Ptr(), IDStride: stride(s.a.IDs), Rows: s.args.Rows, Top: s.args.Top,
 		Experts: s.p.shape.Experts})
 }
 
 // multiplyGroup copies a group of fetched experts to the device and computes their results.
-func (d *Device) multiplyGroup(s *splitPart, g group) error {
-	if err := d.lookUp(s, g.table, s.places); err != nil {
+func multiplyGroup(d *Device, s *splitPart, g group) error {
+	if err := lookUp(d, s, g.table, s.places); err != nil {
 		return err
 	}
-	base, done, err := d.bring(s, g)
+	base, done, err := bring(d, s, g)
 	if err != nil {
 		return err
 	}
@@ -256,21 +256,21 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 	args.GateUp, args.Down, args.GateUpScales, args.DownScales = packed.GateUp, packed.Down, packed.GateUpScales,
 		packed.DownScales
 	args.IDs = s.places
-	if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &args); err != nil {
+	if err := cuda.PrepareExperts(d.kernels, d.stream, s.p.shape, &args); err != nil {
 		return err
 	}
-	return errors.Join(d.multiplySorted(s.p.shape, &args), done())
+	return errors.Join(multiplySorted(d, s.p.shape, &args), done())
 }
 
 // bring enqueues the copy of a group to device memory; for prompt rows on a separate stream, before the main stream
 // needs the group. The caller calls done after the products.
-func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
+func bring(d *Device, s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }
 	shape, bytes := s.p.shape, pieceSizes(s.p.shape)
 	source := piecesOf(packedAt(s.p.split.store, int64(len(s.p.split.stored)), shape), g.first, shape)
 	if s.phase == 0 || o.captures || o.dry {
 		to := packedAt(o.ring, int64(slotsOf(s.phase)), shape)
-		return o.ring, nothing, d.kernels.FetchExperts(d.stream, &cuda.FetchArgs{Places: s.places, From: source,
+		return o.ring, nothing, cuda.FetchExperts(d.kernels, d.stream, &cuda.FetchArgs{Places: s.places, From: source,
 			To: piecesOf(to, 0, shape), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
 	}
 	h := &o.halves[o.turn]

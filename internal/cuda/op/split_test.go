@@ -79,7 +79,7 @@ func TestSplitLaunches(t *testing.T) {
 		}
 		a := kernel.ExpertArgs{Out: tensor(kernel.BF16, hidden), X: tensor(kernel.BF16, hidden),
 			IDs: tensor(kernel.I32, top), Weights: tensor(kernel.F32, top), Experts: x, Prompt: c.prompt}
-		run := func() error { return errors.Join(d.Experts(a), d.settle()) }
+		run := func() error { return errors.Join(d.Do(a), d.settle()) }
 		expected := func() uint32 {
 			if h.box == nil {
 				return 0
@@ -131,7 +131,7 @@ func TestPostedExperts(t *testing.T) {
 		Weights: tensor(kernel.F32, 2), Experts: p}
 	for range 3 {
 		before := h.box.Expected()
-		if err := errors.Join(d.PostExperts(a), d.Experts(a), d.settle()); err != nil {
+		if err := errors.Join(d.PostExperts(a), d.Do(a), d.settle()); err != nil {
 			t.Fatal(err)
 		}
 		if n := h.box.Expected() - before; n != 1 || d.offload.posted.active {
@@ -142,12 +142,12 @@ func TestPostedExperts(t *testing.T) {
 		t.Errorf("%d of %d bytes of scratch memory are in use", busy, held)
 	}
 	// If a pass fails between the post and the experts, the next pass first waits for the workers.
-	if err := errors.Join(d.PostExperts(a), d.PostExperts(a), d.Experts(a), d.settle()); err != nil {
+	if err := errors.Join(d.PostExperts(a), d.PostExperts(a), d.Do(a), d.settle()); err != nil {
 		t.Fatal(err)
 	}
 	other := a
 	other.X = tensor(kernel.BF16, 64)
-	err = errors.Join(d.PostExperts(a), d.Experts(other))
+	err = errors.Join(d.PostExperts(a), d.Do(other))
 	if err == nil || !strings.Contains(err.Error(), "these rows are not the ones") {
 		t.Errorf("experts over other rows than were handed over: %v", err)
 	}

@@ -3,6 +3,8 @@ package op
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -187,32 +189,26 @@ func TestTableOfRefusedLaunches(t *testing.T) {
 	}
 	gpu.Watch(nil)
 	var lines []string
-	kernels := reflect.ValueOf(d.kernels)
-	// The table of package cuda has these launchers.
-	listed := []string{"CombineV4", "CompressGroups", "ComputeAngles", "FindCandidates", "GateRows", "HeadNorm",
-		"HyperMix", "HyperPost", "PickRows", "PrepareIndexQueries", "RouteExperts", "SampleRows", "SelectTopK",
-		"SelectedScores", "TallyChoices", "WriteIndexKeys", "WriteV4"}
-	for i := range kernels.NumMethod() {
-		call, typ := kernels.Method(i), kernels.Method(i).Type()
-		if slices.Contains(listed, kernels.Type().Method(i).Name) || typ.NumIn() != 2 || typ.NumOut() != 1 ||
-			typ.In(0) != reflect.TypeOf(d.stream) ||
-			typ.In(1).Kind() != reflect.Pointer || !given[typ.In(1).Elem()].IsValid() {
+	for _, name := range slices.Sorted(maps.Keys(launchers)) {
+		call := reflect.ValueOf(launchers[name])
+		typ := call.Type().In(2).Elem()
+		if !given[typ].IsValid() {
 			continue
 		}
-		args := reflect.New(typ.In(1).Elem())
+		args := reflect.New(typ)
 		launch := func() string {
-			out := call.Call([]reflect.Value{reflect.ValueOf(d.stream), args})
+			out := call.Call([]reflect.Value{reflect.ValueOf(d.kernels), reflect.ValueOf(d.stream), args})
 			if err, _ := out[0].Interface().(error); err != nil {
 				return "refused"
 			}
 			return "taken"
 		}
-		set := given[typ.In(1).Elem()]
+		set := given[typ]
 		args.Elem().Set(set)
 		if launch() != "taken" { // another launcher takes these arguments
 			continue
 		}
-		for _, line := range tables.Numbers(kernels.Type().Method(i).Name, args.Elem(), func() string {
+		for _, line := range tables.Numbers(name, args.Elem(), func() string {
 			changed := reflect.New(set.Type()).Elem()
 			changed.Set(args.Elem()) // launchers may change their arguments
 			defer args.Elem().Set(changed)
@@ -294,5 +290,56 @@ func TestBatchesWithoutRows(t *testing.T) {
 	gpu.Watch(nil)
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// launchers are the launchers of package cuda whose arguments are one struct, except those in listed.
+var launchers = map[string]any{
+	"AcceptDrafts": cuda.AcceptDrafts, "AllReduce": cuda.AllReduce, "BlockMax": cuda.BlockMax,
+	"Collapse": cuda.Collapse, "CombineExperts": cuda.CombineExperts, "Convolve": cuda.Convolve, "Delta": cuda.Delta,
+	"DrawValues": cuda.DrawValues, "Engram": cuda.Engram, "FetchExperts": cuda.FetchExperts, "Fold": cuda.Fold,
+	"GateQuantise": cuda.GateQuantise, "GatedNorm": cuda.GatedNorm, "GatherIndexSlots": cuda.GatherIndexSlots,
+	"GatherRanks": cuda.GatherRanks, "GatherV4Slots": cuda.GatherV4Slots, "HeadNormTurn": cuda.HeadNormTurn,
+	"HyperPostSum": cuda.HyperPostSum, "LayerNorm": cuda.LayerNorm, "Locate": cuda.Locate,
+	"LookUpPlaces": cuda.LookUpPlaces, "MeanStreams": cuda.MeanStreams, "MixNorm": cuda.MixNorm,
+	"MoveRows": cuda.MoveRows, "Multiply": cuda.Multiply, "MultiplyFolded": cuda.MultiplyFolded,
+	"MultiplyLowRank": cuda.MultiplyLowRank, "MultiplyPacked": cuda.MultiplyPacked,
+	"NormQuantise": cuda.NormQuantise, "PartIDs": cuda.PartIDs, "Parts": cuda.Parts, "PostRows": cuda.PostRows,
+	"PrepareQueriesV41": cuda.PrepareQueriesV41, "PutFour": cuda.PutFour, "PutRows": cuda.PutRows,
+	"QuantiseRows": cuda.QuantiseRows, "QuantiseTurned": cuda.QuantiseTurned, "RMSNorm": cuda.RMSNorm,
+	"RawToBlockPages": cuda.RawToBlockPages, "RawToBlockSlots": cuda.RawToBlockSlots, "ReadTable": cuda.ReadTable,
+	"ReduceScatter": cuda.ReduceScatter, "ScoreV41": cuda.ScoreV41, "SparseAttendFlat": cuda.SparseAttendFlat,
+	"SpreadPools": cuda.SpreadPools, "TakeResults": cuda.TakeResults, "Turn": cuda.Turn,
+	"WaitForHost": cuda.WaitForHost, "WidenWeight": cuda.WidenWeight, "WriteKeysV41": cuda.WriteKeysV41,
+}
+
+// listed are the launchers that the table of package cuda has.
+var listed = []string{
+	"CombineV4", "CompressGroups", "ComputeAngles", "FindCandidates", "GateRows", "HeadNorm", "HyperMix",
+	"HyperPost", "PickRows", "PrepareIndexQueries", "RouteExperts", "SampleRows", "SelectTopK", "SelectedScores",
+	"TallyChoices", "WriteIndexKeys", "WriteV4",
+}
+
+// Every launcher of package cuda whose arguments are one struct is in one of the two tables.
+func TestEveryLauncherIsListed(t *testing.T) {
+	files, err := filepath.Glob("../../../kernel/cuda/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	launcher := regexp.MustCompile(`(?m)^func ([A-Z]\w*)\(k \*Kernels, s \*Stream, \w+ \*\w+\) error`)
+	found := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range launcher.FindAllSubmatch(text, -1) {
+			if found++; launchers[string(m[1])] == nil && !slices.Contains(listed, string(m[1])) {
+				t.Errorf("%s: the launcher %s is in no table", filepath.Base(f), m[1])
+			}
+		}
+	}
+	if want := len(launchers) + len(listed); found != want {
+		t.Errorf("%d launchers were found, want %d", found, want)
 	}
 }

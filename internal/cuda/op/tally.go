@@ -17,5 +17,5 @@ func (d *Device) Tally(a kernel.TallyArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Top == 0 {
 		return r.err
 	}
-	return d.kernels.TallyChoices(d.stream, &args)
+	return cuda.TallyChoices(d.kernels, d.stream, &args)
 }

@@ -8,32 +8,48 @@ import (
 	"sparrow/kernel/cuda"
 )
 
+// tracer times the launches and the passes of a device.
+type tracer struct {
+	dev   *Device
+	trace *cuda.Trace // nil unless launches are timed
+	from  *cuda.Event // start and end of a span; nil before the first span
+	to    *cuda.Event
+}
+
+// Tracer returns the device's tracer.
+func (d *Device) Tracer() kernel.Tracer {
+	d.tracer.dev = d
+	return &d.tracer
+}
+
+func (t *tracer) close() error { return errors.Join(t.Trace(false), t.from.Close(), t.to.Close()) }
+
 // Trace starts to measure launches if on is true, and otherwise ends the trace.
-func (d *Device) Trace(on bool) (err error) {
-	if on && d.trace == nil {
-		d.trace, err = d.stream.NewTrace()
+func (t *tracer) Trace(on bool) (err error) {
+	if on && t.trace == nil {
+		t.trace, err = t.dev.stream.NewTrace()
 		return err
 	}
-	if !on && d.trace != nil {
-		err = d.trace.Close()
-		d.trace = nil
+	if !on && t.trace != nil {
+		err = t.trace.Close()
+		t.trace = nil
 	}
 	return err
 }
 
 // TraceLabel sets the label of the following launches.
-func (d *Device) TraceLabel(label int) {
-	if d.trace != nil {
-		d.trace.Label = label
+func (t *tracer) TraceLabel(label int) {
+	if t.trace != nil {
+		t.trace.Label = label
 	}
 }
 
 // Traced waits for the launches since the last call and returns their times.
-func (d *Device) Traced() ([]kernel.TracedLaunch, error) {
-	if d.trace == nil {
+func (t *tracer) Traced() ([]kernel.TracedLaunch, error) {
+	if t.trace == nil {
 		return nil, nil
 	}
-	list, err := d.trace.Take()
+	list, err := t.trace.Take()
 	out := make([]kernel.TracedLaunch, len(list))
 	for i, e := range list {
 		out[i] = kernel.TracedLaunch{Kernel: e.Kernel, Label: e.Label, Time: e.Time}
@@ -41,34 +57,23 @@ func (d *Device) Traced() ([]kernel.TracedLaunch, error) {
 	return out, err
 }
 
-// span is a pair of events in the stream.
-type span struct{ from, to *cuda.Event }
-
-func (s *span) close() error {
-	if s == nil {
-		return nil
-	}
-	return errors.Join(s.from.Close(), s.to.Close())
-}
-
 // BeginSpan marks the start of a span in the stream.
-func (d *Device) BeginSpan() (err error) {
-	if d.span == nil {
-		d.span = &span{}
-		if d.span.from, err = d.gpu.NewEvent(); err == nil {
-			d.span.to, err = d.gpu.NewEvent()
+func (t *tracer) BeginSpan() (err error) {
+	if t.from == nil {
+		if t.from, err = t.dev.gpu.NewEvent(); err == nil {
+			t.to, err = t.dev.gpu.NewEvent()
 		}
 	}
-	return errors.Join(err, d.settle(), d.span.from.Record(d.stream))
+	return errors.Join(err, t.dev.settle(), t.from.Record(t.dev.stream))
 }
 
 // EndSpan marks the end of the span.
-func (d *Device) EndSpan() error { return errors.Join(d.settle(), d.span.to.Record(d.stream)) }
+func (t *tracer) EndSpan() error { return errors.Join(t.dev.settle(), t.to.Record(t.dev.stream)) }
 
 // Span returns the device time between the two marks.
-func (d *Device) Span() (time.Duration, error) {
-	if err := d.span.to.Sync(); err != nil {
+func (t *tracer) Span() (time.Duration, error) {
+	if err := t.to.Sync(); err != nil {
 		return 0, err
 	}
-	return d.span.to.Since(d.span.from)
+	return t.to.Since(t.from)
 }

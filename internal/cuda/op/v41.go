@@ -15,7 +15,7 @@ import (
 // Operations that only DeepSeek-V4.1 has.
 
 // scoresV41 scores FP4 keys of a paged cache: all keys of a row, or the keys of its blocks.
-func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
+func scoresV41(d *Device, r *require, a *kernel.ScoreArgs) error {
 	if a.Heads != 32 {
 		r.fail("there are %d heads over keys of layout %v, this backend supports 32", a.Heads, a.Keys.Layout)
 	}
@@ -44,15 +44,15 @@ func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
 	if r.err != nil || a.Q.Rows == 0 || a.Out.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.ScoreV41(d.stream, &args)
+	return cuda.ScoreV41(d.kernels, d.stream, &args)
 }
 
 // storeKeysV41 normalises, rotates and encodes FP4 indexer keys.
-func (d *Device) storeKeysV41(r *require, a *kernel.KeyStoreArgs) error {
+func storeKeysV41(d *Device, r *require, a *kernel.KeyStoreArgs) error {
 	if a.Hadamard {
 		r.fail("keys have a Hadamard rotation, but layout %v has none", a.Pool.Layout)
 	}
-	args := d.keyWriter(r, a.Keys, a.Angles, a.Slots, a.Pool)
+	args := keyWriter(d, r, a.Keys, a.Angles, a.Slots, a.Pool)
 	args.Recipe = indexRecipe(layout.IndexDim-layout.RopeDim, kernel.Interleaved, false, num.ScalePow2)
 	if a.Norm.Given() {
 		r.dtype("norm", a.Norm, kernel.F32)
@@ -63,17 +63,17 @@ func (d *Device) storeKeysV41(r *require, a *kernel.KeyStoreArgs) error {
 		return errors.Join(r.err, d.settle())
 	}
 	var err error
-	if args.Positions, err = d.counting(a.Keys.Rows); err != nil {
+	if args.Positions, err = counting(d, a.Keys.Rows); err != nil {
 		return err
 	}
 	if err := d.settle(); err != nil {
 		return err
 	}
-	return d.kernels.WriteKeysV41(d.stream, &args)
+	return cuda.WriteKeysV41(d.kernels, d.stream, &args)
 }
 
-// BlockMax computes the largest score of every block of keys.
-func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
+// blockMax computes the largest score of every block of keys.
+func blockMax(d *Device, a kernel.BlockMaxArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -85,11 +85,11 @@ func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.BlockMax(d.stream, &args)
+	return cuda.BlockMax(d.kernels, d.stream, &args)
 }
 
-// HyperSum computes the sum of residual streams with given coefficients.
-func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
+// hyperSum computes the sum of residual streams with given coefficients.
+func hyperSum(d *Device, a kernel.HyperSumArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -102,11 +102,11 @@ func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return r.err
 	}
-	return d.kernels.Collapse(d.stream, &args)
+	return cuda.Collapse(d.kernels, d.stream, &args)
 }
 
-// AddEngram adds the values of n-gram tables, multiplied by gates, to the residual streams.
-func (d *Device) AddEngram(a kernel.EngramArgs) error {
+// addEngram adds the values of n-gram tables, multiplied by gates, to the residual streams.
+func addEngram(d *Device, a kernel.EngramArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (d *Device) AddEngram(a kernel.EngramArgs) error {
 	if r.err != nil || args.Rows == 0 {
 		return r.err
 	}
-	return d.kernels.Engram(d.stream, &args)
+	return cuda.Engram(d.kernels, d.stream, &args)
 }
 
 // table holds the addresses at which kernels read a table in host memory.
@@ -206,8 +206,8 @@ func fillDrawn(to []byte, t kernel.DType, x kernel.Drawn) error {
 	return errors.Join(errs...)
 }
 
-// ReadTable gathers rows of a table in host memory.
-func (d *Device) ReadTable(a kernel.TableArgs) error {
+// readTable gathers rows of a table in host memory.
+func readTable(d *Device, a kernel.TableArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
@@ -224,5 +224,5 @@ func (d *Device) ReadTable(a kernel.TableArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.ReadTable(d.stream, &args)
+	return cuda.ReadTable(d.kernels, d.stream, &args)
 }

@@ -20,17 +20,17 @@ func TestGPUHyper(t *testing.T) {
 		what, w := fmt.Sprintf("%+v", c), c.n*(2+c.n)
 		x, mix, base, scale := b.random(c.rows, c.n*c.hidden), b.normal(c.rows, w), b.normal(1, w), b.normal(1, 3)
 		out, post, comb := b.random(c.rows, c.hidden), b.normal(c.rows, c.n), b.normal(c.rows, c.n*c.n)
-		b.must(b.ref.HyperPre(kernel.HyperPreArgs{Out: out.ref, Post: post.ref, Comb: comb.ref, X: x.ref, Mix: mix.ref,
+		b.must(b.ref.Do(kernel.HyperPreArgs{Out: out.ref, Post: post.ref, Comb: comb.ref, X: x.ref, Mix: mix.ref,
 			Base: base.ref, Scale: scale.ref, Streams: c.n, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}),
-			b.gpu.HyperPre(kernel.HyperPreArgs{Out: out.gpu, Post: post.gpu, Comb: comb.gpu, X: x.gpu, Mix: mix.gpu,
+			b.gpu.Do(kernel.HyperPreArgs{Out: out.gpu, Post: post.gpu, Comb: comb.gpu, X: x.gpu, Mix: mix.gpu,
 				Base: base.gpu, Scale: scale.gpu, Streams: c.n, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
 		b.near(what+" mixture", out, 1./128)
 		b.near(what+" post", post, 1e-5)
 		b.near(what+" comb", comb, 1e-5)
 		sub := b.random(c.rows, c.hidden)
-		b.must(b.ref.HyperPost(kernel.HyperPostArgs{X: x.ref, Sub: sub.ref, Post: post.ref, Comb: comb.ref,
+		b.must(b.ref.Do(kernel.HyperPostArgs{X: x.ref, Sub: sub.ref, Post: post.ref, Comb: comb.ref,
 			Streams: c.n}),
-			b.gpu.HyperPost(kernel.HyperPostArgs{X: x.gpu, Sub: sub.gpu, Post: post.gpu, Comb: comb.gpu,
+			b.gpu.Do(kernel.HyperPostArgs{X: x.gpu, Sub: sub.gpu, Post: post.gpu, Comb: comb.gpu,
 				Streams: c.n}))
 		b.near(what+" streams", x, 1./128)
 	}
@@ -40,8 +40,8 @@ func TestGPUHeadNorm(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, heads, size int }{{1, 64, 512}, {7, 3, 512}, {3, 5, 33}, {2, 1, 1}} {
 		x := b.random(c.rows, c.heads*c.size)
-		b.must(b.ref.HeadNorm(kernel.HeadNormArgs{X: x.ref, Heads: c.heads, Eps: 1e-6}),
-			b.gpu.HeadNorm(kernel.HeadNormArgs{X: x.gpu, Heads: c.heads, Eps: 1e-6}))
+		b.must(b.ref.Do(kernel.HeadNormArgs{X: x.ref, Heads: c.heads, Eps: 1e-6}),
+			b.gpu.Do(kernel.HeadNormArgs{X: x.gpu, Heads: c.heads, Eps: 1e-6}))
 		b.near(fmt.Sprintf("%+v", c), x, 1./128)
 	}
 }
@@ -98,14 +98,14 @@ func TestGPUCompress(t *testing.T) {
 			list[i] = int32(b.rng.IntN(rows+kept+1) - kept - 1)
 		}
 		sources, out := b.ints(c.entries, slots, list), b.random(c.entries, c.dim)
-		b.must(b.ref.Compress(kernel.CompressArgs{Out: out.ref, Values: values.ref, Gates: gates.ref, State: state.ref,
+		b.must(b.ref.Do(kernel.CompressArgs{Out: out.ref, Values: values.ref, Gates: gates.ref, State: state.ref,
 			APE: ape.ref, Sources: sources.ref, Ratio: c.ratio, Overlap: c.overlap}),
-			b.gpu.Compress(kernel.CompressArgs{Out: out.gpu, Values: values.gpu, Gates: gates.gpu, State: state.gpu,
+			b.gpu.Do(kernel.CompressArgs{Out: out.gpu, Values: values.gpu, Gates: gates.gpu, State: state.gpu,
 				APE: ape.gpu, Sources: sources.gpu, Ratio: c.ratio, Overlap: c.overlap}))
 		b.near(fmt.Sprintf("%+v", c), out, 1./128)
 		for _, source := range []int32{rows, -2 - kept} {
 			list[0] = source
-			b.must(b.gpu.Compress(kernel.CompressArgs{Out: out.gpu, Values: values.gpu, Gates: gates.gpu,
+			b.must(b.gpu.Do(kernel.CompressArgs{Out: out.gpu, Values: values.gpu, Gates: gates.gpu,
 				State: state.gpu, APE: ape.gpu, Sources: b.ints(c.entries, slots, list).gpu, Ratio: c.ratio,
 				Overlap: c.overlap}))
 			if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
@@ -123,9 +123,9 @@ func TestGPURouteRoot(t *testing.T) {
 		const vocabulary = 50
 		logits, bias := b.normal(c.rows, c.experts), b.normal(1, c.experts)
 		ids, w := b.ints(c.rows, c.topk, make([]int32, c.rows*c.topk)), b.normal(c.rows, c.topk)
-		b.must(b.ref.RouteRoot(kernel.RootRouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref,
+		b.must(b.ref.Do(kernel.RootRouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref,
 			Scale: 2.5}),
-			b.gpu.RouteRoot(kernel.RootRouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu,
+			b.gpu.Do(kernel.RootRouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu,
 				Scale: 2.5}))
 		b.same(fmt.Sprintf("%+v ids", c), ids.ref, ids.gpu)
 		b.near(fmt.Sprintf("%+v weights", c), w, 1e-6)
@@ -137,13 +137,13 @@ func TestGPURouteRoot(t *testing.T) {
 			said[i] = int32(b.rng.IntN(vocabulary))
 		}
 		table, tokens := b.ints(vocabulary, c.topk, list), b.ints(c.rows, 1, said)
-		b.must(b.ref.RouteHash(kernel.HashRouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Table: table.ref,
+		b.must(b.ref.Do(kernel.HashRouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Table: table.ref,
 			Tokens: tokens.ref, Scale: 2.5}),
-			b.gpu.RouteHash(kernel.HashRouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Table: table.gpu,
+			b.gpu.Do(kernel.HashRouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Table: table.gpu,
 				Tokens: tokens.gpu, Scale: 2.5}))
 		b.same(fmt.Sprintf("%+v ids by token", c), ids.ref, ids.gpu)
 		b.near(fmt.Sprintf("%+v weights by token", c), w, 1e-6)
-		b.must(b.gpu.RouteHash(kernel.HashRouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Table: table.gpu,
+		b.must(b.gpu.Do(kernel.HashRouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Table: table.gpu,
 			Tokens: b.ints(c.rows, 1, append(make([]int32, c.rows-1), vocabulary)).gpu, Scale: 2.5}))
 		if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
 			t.Errorf("token %d of %d: %v, want ErrArgument at the next sync", vocabulary, vocabulary, err)
@@ -202,9 +202,9 @@ func (b *bench) packedExperts(folds bool) {
 		n := to - from
 		out := b.place(b.gpu, kernel.BF16, n, hidden, nil)
 		ids, w := b.ints(n, top, make([]int32, n*top)).gpu, b.normal(n, top).gpu
-		b.must(b.gpu.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: w, Logits: logits.Slice(from, to), Bias: bias,
+		b.must(b.gpu.Do(kernel.RootRouteArgs{IDs: ids, Weights: w, Logits: logits.Slice(from, to), Bias: bias,
 			Scale: 1.5}),
-			b.gpu.Experts(kernel.ExpertArgs{Out: out, X: x.Slice(from, to), IDs: ids, Weights: w, Experts: e,
+			b.gpu.Do(kernel.ExpertArgs{Out: out, X: x.Slice(from, to), IDs: ids, Weights: w, Experts: e,
 				Limit: 10}))
 		return b.bytes(b.gpu, out)
 	}
@@ -284,7 +284,7 @@ func TestGPURepeatedExperts(t *testing.T) {
 	weights := b.normal(rows, 2).gpu
 	run := func(e kernel.Experts) []byte {
 		out := b.place(b.gpu, kernel.BF16, rows, hidden, nil)
-		b.must(b.gpu.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights, Experts: e, Limit: 10}))
+		b.must(b.gpu.Do(kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights, Experts: e, Limit: 10}))
 		return b.bytes(b.gpu, out)
 	}
 	if got := run(drawn); !bytes.Equal(got, run(copied)) || bytes.Count(got, []byte{0}) == len(got) {

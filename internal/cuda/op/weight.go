@@ -30,7 +30,7 @@ type matrix struct {
 	scales  cuda.Ptr // e4m3: f32 [ceil(out/128), ceil(in/128)]
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
 	group   *joined  // group of adjacent matrices in memory; nil if the matrix is alone
-	folded  bool     // e2m1 that is multiplied as e4m3: data and scales in the format of cuda.Kernels.Fold
+	folded  bool     // e2m1 that is multiplied as e4m3: data and scales in the format of cuda.Fold
 	exact   bool     // e4m3: scales of the rows that it multiplies are any float32, otherwise powers of two
 	packed  cuda.PackedFormat
 	factors cuda.Ptr // packed: f32 [2]; e4m3 with a scale for each row: f32 [stored]; otherwise 0
@@ -50,7 +50,7 @@ func own(op string, m kernel.Matrix) (*matrix, error) {
 
 // prepareChannels uploads e4m3 with one scale for each row, or one scale for all rows: the FP8 kernels multiply the
 // codes, and then multiply the sums by the scales.
-func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
+func prepareChannels(d *Device, w kernel.Weight) (kernel.Matrix, error) {
 	r := require{op: "prepare"}
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, exact: !w.Pow2Rows}
 	m.stored = (m.out + productSide - 1) / productSide * productSide
@@ -60,7 +60,7 @@ func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	return m, d.loaded(func(u *upload) (err error) {
+	return m, loaded(d, func(u *upload) (err error) {
 		if m.data, err = u.place(w.Data, int64(m.stored)*int64(m.in)); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
 
 // prepareFolded uploads e2m1 whose scales can be folded into e4m3 codes. It is stored packed, and the FP8 kernels
 // multiply by it.
-func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
+func prepareFolded(d *Device, w kernel.Weight) (kernel.Matrix, error) {
 	r := require{op: "prepare"}
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, folded: true,
 		exact: !w.Pow2Rows}
@@ -105,7 +105,7 @@ func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	return m, d.loaded(func(u *upload) (err error) {
+	return m, loaded(d, func(u *upload) (err error) {
 		codes, scales := cuda.FoldedBytes(out, in)
 		if m.data, err = u.room(codes, codes); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
 			if err := u.put(a.FirstScales, w.Scale); err != nil {
 				return err
 			}
-			u.do(func() error { return u.d.kernels.Fold(u.stream, &a) })
+			u.do(func() error { return cuda.Fold(u.d.kernels, u.stream, &a) })
 			return nil
 		})
 	})
@@ -143,14 +143,14 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	r := require{op: "prepare"}
 	if role == kernel.Projected && !d.gpu.Portable() {
 		if w.Channels() && !blocked(w) {
-			return d.prepareChannels(w)
+			return prepareChannels(d, w)
 		}
 		if w.Folds() {
-			return d.prepareFolded(w)
+			return prepareFolded(d, w)
 		}
 	}
 	if f, ok := packedFormat(w); ok && role == kernel.Projected {
-		return d.preparePacked(w, f)
+		return preparePacked(d, w, f)
 	}
 	if _, ok := w.Data.DType.Block(); (ok || role != kernel.Projected) && widenedOnHost(w) {
 		var err error
@@ -167,7 +167,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	if r.err != nil {
 		return nil, r.err
 	}
-	return m, d.loaded(func(u *upload) (err error) {
+	return m, loaded(d, func(u *upload) (err error) {
 		if role == kernel.Projected && blocked(w) {
 			m.kind = cuda.ProductFP8
 			if m.data, err = u.place(w.Data, int64(m.stored)*int64(m.in)); err == nil {
@@ -223,7 +223,7 @@ func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 			return err
 		}
 	} else if ok {
-		u.do(func() error { return u.d.draw(u.stream, to, int64(t.Cols), t, x) })
+		u.do(func() error { return drawTensor(u.d, u.stream, to, int64(t.Cols), t, x) })
 		return nil
 	}
 	if u.d.tried {
@@ -254,7 +254,7 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 			return err
 		}
 		a.From, a.Out, a.Type = to, 0, cuda.ElementBF16
-		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
+		u.do(func() error { return cuda.WidenWeight(u.d.kernels, u.stream, &a) })
 		return nil
 	case kernel.F32:
 		a.Type = cuda.ElementF32
@@ -276,7 +276,7 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 				return err
 			}
 		}
-		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
+		u.do(func() error { return cuda.WidenWeight(u.d.kernels, u.stream, &a) })
 		return nil
 	})
 }

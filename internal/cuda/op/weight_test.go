@@ -137,7 +137,7 @@ func TestExpertsOfManyRows(t *testing.T) {
 	}
 	const top = 8
 	for _, rows := range []int{1, cuda.MaxExpertPairs / top, cuda.MaxExpertPairs/top + 1, cuda.MaxExpertPairs} {
-		err := d.Experts(kernel.ExpertArgs{Out: tensor(kernel.BF16, rows, 16), X: tensor(kernel.BF16, rows, 16),
+		err := d.Do(kernel.ExpertArgs{Out: tensor(kernel.BF16, rows, 16), X: tensor(kernel.BF16, rows, 16),
 			IDs: tensor(kernel.I32, rows, top), Weights: tensor(kernel.F32, rows, top), Experts: x})
 		if err != nil {
 			t.Errorf("%d rows: %v", rows, err)
@@ -164,7 +164,7 @@ func TestProductsAreKept(t *testing.T) {
 	multiply := func(from, rows, want int) {
 		t.Helper()
 		a := kernel.MultiplyArgs{Out: out.Slice(0, rows), X: x.Slice(from, from+rows), W: w}
-		if err := d.Multiply(a); err != nil {
+		if err := d.Do(a); err != nil {
 			t.Fatal(err)
 		}
 		if len(d.calls) != want {

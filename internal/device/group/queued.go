@@ -53,16 +53,6 @@ func (g queued) Reserve(pass func() error) error {
 	})
 }
 
-// Reserved returns the maximum of the reserved memory over all ranks.
-func (g queued) Reserved() (most int64) {
-	for _, r := range g.ranks {
-		if d, ok := r.dev.(kernel.Reserver); ok {
-			most = max(most, d.Reserved())
-		}
-	}
-	return most
-}
-
 // MemoryUse returns the memory use of all ranks together.
 func (g queued) MemoryUse() (all kernel.MemoryUse) {
 	for _, r := range g.ranks {

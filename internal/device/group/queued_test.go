@@ -13,18 +13,16 @@ import (
 // capturing is a device with its own queue. It counts the calls of its group.
 type capturing struct {
 	kernel.Device
-	reserved int64
-	use      kernel.MemoryUse
-	graph    captured
-	inside   int // number of calls of Reserve and Capture that have not returned
-	err      error
+	use    kernel.MemoryUse
+	graph  captured
+	inside int // number of calls of Reserve and Capture that have not returned
+	err    error
 }
 
 func (d *capturing) Peers(all []kernel.Device, timeout time.Duration) ([]kernel.Collective, error) {
 	return Meet(len(all), timeout), nil
 }
 
-func (d *capturing) Reserved() int64             { return d.reserved }
 func (d *capturing) MemoryUse() kernel.MemoryUse { return d.use }
 
 func (d *capturing) Reserve(pass func() error) error {
@@ -73,14 +71,11 @@ func queues(t *testing.T) (kernel.Machine, *Group, [2]*capturing) {
 	return g.Machine(), g, ranks
 }
 
-// The reserved memory of a group is the maximum over its ranks, and the memory in use is the sum over its ranks.
+// The memory in use of a group is the sum over its ranks.
 func TestMemoryOfQueuedRanks(t *testing.T) {
 	m, _, ranks := queues(t)
 	for i, r := range ranks {
-		r.reserved, r.use = int64(9-i), kernel.MemoryUse{Weights: int64(10 + i), Scratch: int64(100 + i)}
-	}
-	if got := m.(kernel.Reserver).Reserved(); got != 9 {
-		t.Errorf("Reserved returned %d bytes, want 9", got)
+		r.use = kernel.MemoryUse{Weights: int64(10 + i), Scratch: int64(100 + i)}
 	}
 	if got, want := m.(kernel.MemoryOwner).MemoryUse(), (kernel.MemoryUse{Weights: 21, Scratch: 201}); got != want {
 		t.Errorf("the memory in use is %+v, want %+v", got, want)

@@ -412,8 +412,9 @@ func TestNoAllocation(t *testing.T) {
 	near, h := open(t), newHost(t, open(t), offload.Options{Awake: true})
 	a := batch(t, r, 4)
 	a.Experts = prepare(t, near, h, 0, weights(t, r, kernel.BF16), methods(t, "rrrccc", "rrrccc"))
+	var op kernel.Op = a
 	if n := testing.AllocsPerRun(50, func() {
-		if err := near.Experts(a); err != nil {
+		if err := near.Do(op); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {
@@ -453,7 +454,7 @@ func TestWorkersThatFail(t *testing.T) {
 		fail = f
 		b := a
 		b.Experts = x
-		err := near.Experts(b)
+		err := near.Do(b)
 		if err == nil || !strings.Contains(err.Error(), what) ||
 			!strings.Contains(err.Error(), "experts in host memory of layer 12 (cpu-") {
 			t.Errorf("error %v, want %q", err, what)
@@ -474,7 +475,7 @@ func TestWorkersThatHang(t *testing.T) {
 		a.Experts = prepare(t, near, h, 4, weights(t, r, kernel.BF16), methods(t, "rrrccc", "rrrccc"))
 		begun := time.Now()
 		for range 2 {
-			err := near.Experts(a)
+			err := near.Do(a)
 			if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "layer 4, 3 rows") ||
 				!strings.Contains(err.Error(), "did not answer for 20ms") || time.Since(begun) != 20*time.Millisecond {
 				t.Errorf("error %v after %v", err, time.Since(begun))

@@ -13,7 +13,7 @@ import (
 
 // Facts returns the properties that plans depend on: those of one rank, if there are several ranks.
 func (m *Model) Facts() plan.Model {
-	f, err := model.Divide(Facts(m.config), m.ranks)
+	f, err := model.Divide(Facts(m.config), m.Ranks)
 	if err != nil {
 		panic(err) // Load has divided the same config
 	}
@@ -70,9 +70,9 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	m.allocated++
 	layer := func(i int) (mla.Cache, error) {
 		var c mla.Cache
-		if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil &&
+		if c.Main, err = model.NewPool(m.Dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil &&
 			m.config.Indexer.Computes(i) {
-			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
+			c.Index, err = model.NewPool(m.Dev, index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
 		}
 		if err != nil {
 			err = fmt.Errorf("dsa: allocate: %d pages for layer %d of %d: %w", pages, i, len(m.layers), err)
@@ -106,7 +106,7 @@ func (m *Model) Release() {
 	for _, c := range list {
 		for _, p := range [2]kernel.Pool{c.Main, c.Index} {
 			if p.Mem.Given() {
-				m.dev.Free(p.Mem.Buf)
+				m.Dev.Free(p.Mem.Buf)
 			}
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/nn"
-	"sparrow/internal/model/usage"
 	"sparrow/kernel"
 )
 
@@ -21,10 +20,8 @@ import (
 // has its heads and the whole cache; if by requests, it has all heads and the cache of its sequences. One goroutine
 // uses it at a time.
 type Model struct {
+	model.Base
 	config *config.DSA
-	ranks  kernel.Member
-	dev    kernel.Device
-	list   *kernel.Builder
 	attn   *mla.Attention
 
 	embed  kernel.Matrix
@@ -32,7 +29,6 @@ type Model struct {
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
-	tally  *model.Tally
 	nn.Homes
 
 	caches    []mla.Cache
@@ -65,7 +61,7 @@ type layer struct {
 // Load reads every weight of a checkpoint, or the shards of the loader's rank. The drafting layer must have all
 // tensors, with the expected shapes, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
-	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	m := &Model{config: c, Base: model.NewBase(&c.Config, c.FFN.Experts, dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
 	if err != nil {
 		return nil, err
@@ -89,7 +85,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	m.attn, err = mla.New(dev, m.list, attentionParams(c, facts.Heads))
+	m.attn, err = mla.New(dev, m.List, attentionParams(c, facts.Heads))
 	return m, err
 }
 
@@ -113,30 +109,11 @@ func attentionParams(c *config.DSA, heads int) mla.Params {
 	return p
 }
 
-// Config returns the description of the model.
-func (m *Model) Config() *config.Config { return &m.config.Config }
-
-// CountExperts enables counting of chosen experts in all passes that are arranged later.
-func (m *Model) CountExperts() (err error) {
-	c := m.config
-	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
-	return err
-}
-
-// ReadExperts adds the counts since the previous call to the table.
-func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
-
-// Place returns the current operation of the pass in progress.
-func (m *Model) Place() string { return m.list.Place() }
-
-// Device returns the device on which the model runs.
-func (m *Model) Device() kernel.Machine { return m.dev }
-
 // Bind allocates the hidden states that drafting passes read, for passes of at most the given number of rows.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
-	w := &workspace{m: m, hidden: residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}}
+	w := &workspace{m: m, hidden: residual{mem: a.Take(m.Dev.Activation(), rows, m.config.Hidden)}}
 	if m.next != nil {
-		w.next = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+		w.next = residual{mem: a.Take(m.Dev.Activation(), rows, m.config.Hidden)}
 	}
 	return w
 }

@@ -89,7 +89,7 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
-	n, act, h := m.next, m.dev.Activation(), m.config.Hidden
+	n, act, h := m.next, m.Dev.Activation(), m.config.Hidden
 	d := &draft{}
 	u := w.next.mem.Slice(0, p.Rows)
 	if p.Logits > 0 {

@@ -51,15 +51,15 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 // arrange takes the tensors of a pass through the given layers from an arena.
 func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) error {
 	m := work.m
-	act, c := m.dev.Activation(), m.config
-	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
+	act, c := m.Dev.Activation(), m.config
+	*s = pass{m: m, work: work, list: m.List, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hidden}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		w.Choices = cfg.Model.Choices()
 	}
 	s.out = model.TakeOutputs(p, a, s.in, act, w)
 	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
-	s.choices.Count(m.tally, s.in.Array(plan.Lengths))
+	s.choices.Count(m.Tally, s.in.Array(plan.Lengths))
 	s.ids, s.x = s.in.Array(plan.TokenIDs), a.Take(act, p.Rows, c.Hidden)
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 	}
 	a.Reset(s.attn.Kept)
 	s.head = model.TakeHead(p, a, s.in, s.out,
-		model.HeadShape{Activation: act, Width: c.Hidden, Ranks: m.ranks.Count()})
+		model.HeadShape{Activation: act, Width: c.Hidden, Ranks: m.Ranks.Count()})
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 // embed looks up the tokens of the pass. With several ranks, an all-reduce adds the rows of all ranks: a token's row is
 // zeros except on the rank that has it.
 func (s *pass) embed(out kernel.Tensor, table kernel.Matrix) {
-	s.list.Add(kernel.EmbedArgs{Out: out, Table: table, IDs: s.ids, Part: s.m.ranks.Part(s.m.config.Vocab)})
+	s.list.Add(kernel.EmbedArgs{Out: out, Table: table, IDs: s.ids, Part: s.m.Ranks.Part(s.m.config.Vocab)})
 	s.list.Add(kernel.AllReduceArgs{X: out})
 }
 

@@ -16,11 +16,11 @@ func (m *Model) SelfTest(cfg *plan.Config) error {
 		return fmt.Errorf("dsa: self-test: %w", err)
 	}
 	if m.config.Indexer.TopK == 0 {
-		return m.attn.SelfTest(m.dev, &m.layers[0].attn, cfg, mla.Layouts{Main: main})
+		return m.attn.SelfTest(m.Dev, &m.layers[0].attn, cfg, mla.Layouts{Main: main})
 	}
 	for i := range m.layers {
 		if w := &m.layers[i].attn; w.Index != nil {
-			return m.attn.SelfTest(m.dev, w, cfg, mla.Layouts{Main: main, Index: index})
+			return m.attn.SelfTest(m.Dev, w, cfg, mla.Layouts{Main: main, Index: index})
 		}
 	}
 	return fmt.Errorf("dsa: self-test: no layer has an indexer")

@@ -102,11 +102,11 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	for i := range layers {
 		var c hybrid.Cache
 		if i < len(m.layers) && m.layers[i].linear != nil {
-			c.Kept, err = hybrid.NewLinearState(m.dev, windows, m.config.Linear.Width())
-		} else if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages,
+			c.Kept, err = hybrid.NewLinearState(m.Dev, windows, m.config.Linear.Width())
+		} else if c.Main, err = model.NewPool(m.Dev, main.Kind(), main.PageBytes(cfg.Page), pages,
 			cfg.Page); err == nil {
 			n := cfg.Page / hybrid.Pool
-			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(n), pages, n)
+			c.Index, err = model.NewPool(m.Dev, index.Kind(), index.PageBytes(n), pages, n)
 		}
 		m.caches = append(m.caches, c)
 		if err != nil {
@@ -122,9 +122,9 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 func (m *Model) Free() {
 	for _, c := range m.caches {
 		for _, p := range pools(c) {
-			m.dev.Free(p.Mem.Buf)
+			m.Dev.Free(p.Mem.Buf)
 		}
-		c.Kept.Free(m.dev)
+		c.Kept.Free(m.Dev)
 	}
 	m.caches = nil
 }

@@ -74,7 +74,7 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 		return nil, fmt.Errorf("next: draft: rows that are picked on the device are not supported by %s",
 			m.config.Family)
 	}
-	act, h := m.dev.Activation(), m.config.Hidden
+	act, h := m.Dev.Activation(), m.config.Hidden
 	d := &draft{m: w.drafted.mem.Slice(0, p.Rows)}
 	d.begin(w, p, cfg, a, h)
 	d.u, d.x = a.Take(act, p.Rows, h), a.Take(act, p.Rows, h)

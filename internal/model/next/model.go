@@ -17,16 +17,14 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/nn"
-	"sparrow/internal/model/usage"
 	"sparrow/kernel"
 	"sparrow/plan"
 )
 
 // Model is a loaded model on one device. One goroutine uses it at a time.
 type Model struct {
+	model.Base
 	config *config.Next
-	dev    kernel.Device
-	list   *kernel.Builder
 	attn   *hybrid.Attention
 
 	embed  kernel.Matrix
@@ -34,7 +32,6 @@ type Model struct {
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	draft  *draftLayer // nil if the checkpoint has no drafting layer
-	tally  *model.Tally
 	nn.Homes
 	model.Sequences[*hybrid.State]
 
@@ -61,7 +58,7 @@ type residual struct {
 
 // Load reads every weight of a checkpoint.
 func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
-	m := &Model{config: c, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	m := &Model{config: c, Base: model.NewBase(&c.Config, c.FFN.Experts, dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
 	if err != nil {
 		return nil, err
@@ -80,7 +77,7 @@ func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		linear = append(linear, false)
 	}
 	a := c.Attention
-	m.attn = hybrid.New(dev, m.list, hybrid.Params{
+	m.attn = hybrid.New(dev, m.List, hybrid.Params{
 		Dims:  kernel.LatentDims{Heads: facts.Heads, Nope: a.Nope, V: a.V, Latent: a.Latent},
 		QLora: a.QLora, IndexHeads: c.Indexer.Heads, TopK: c.PoolTopK(),
 		Scale: float32(1 / math.Sqrt(float64(a.Nope))), Eps: c.RMSEps,
@@ -106,34 +103,15 @@ func Facts(c *config.Next) plan.Model {
 	}
 }
 
-// Config returns the description of the model.
-func (m *Model) Config() *config.Config { return &m.config.Config }
-
 // Facts returns the properties that plans depend on.
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
-
-// CountExperts enables counting of chosen experts in all passes that are arranged later.
-func (m *Model) CountExperts() (err error) {
-	c := m.config
-	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
-	return err
-}
-
-// ReadExperts adds the counts since the previous call to the table.
-func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
-
-// Place returns the current operation of the pass in progress.
-func (m *Model) Place() string { return m.list.Place() }
-
-// Device returns the device on which the model runs.
-func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind allocates the hidden states that drafting passes read, for passes of at most the given number of rows.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
-	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}
+	w := &workspace{m: m, streams: residual{mem: a.Take(m.Dev.Activation(), rows, width)}}
 	if m.draft != nil {
-		w.drafted = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+		w.drafted = residual{mem: a.Take(m.Dev.Activation(), rows, m.config.Hidden)}
 	}
 	return w
 }

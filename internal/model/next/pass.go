@@ -51,27 +51,27 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	}
 	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
 	s.begin(w, p, cfg, a, m.config.Hyper.Streams*m.config.Hidden)
-	s.sub = nn.TakeSublayer(a, m.dev.Activation(), p.Rows, m.Config(), m.config.Hyper)
+	s.sub = nn.TakeSublayer(a, m.Dev.Activation(), p.Rows, m.Config(), m.config.Hyper)
 	if err := s.arrange(cfg, a, m.layers); err != nil {
 		return nil, err
 	}
-	s.head = model.TakeHead(p, a, s.in, s.out, model.HeadShape{Activation: m.dev.Activation(),
+	s.head = model.TakeHead(p, a, s.in, s.out, model.HeadShape{Activation: m.Dev.Activation(),
 		Width: m.config.Hyper.Streams * m.config.Hidden, Ranks: 1})
-	s.collapsed = a.Take(m.dev.Activation(), p.Logits, m.config.Hidden)
+	s.collapsed = a.Take(m.Dev.Activation(), p.Logits, m.config.Hidden)
 	return s, nil
 }
 
 // begin takes the inputs and outputs of a pass from the arena. width is the number of values of a residual row.
 func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, width int) {
 	m := work.m
-	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
+	*s = pass{m: m, work: work, list: m.List, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: m.config.Vocab, Hidden: width}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		w.Choices = cfg.Model.Choices()
 	}
-	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
+	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.Dev.Activation(), w), s.in.Array(plan.TokenIDs)
 	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
-	s.choices.Count(m.tally, s.in.Array(plan.Lengths))
+	s.choices.Count(m.Tally, s.in.Array(plan.Lengths))
 }
 
 // arrange takes the tensors of attention and feed-forward blocks of the given layers from the arena. The tensors of the
@@ -86,7 +86,7 @@ func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error 
 		Index: index.Kind()}); err != nil {
 		return err
 	}
-	act := s.m.dev.Activation()
+	act := s.m.Dev.Activation()
 	for i := range layers {
 		a.Reset(s.attn.Kept)
 		switch l := &layers[i]; {

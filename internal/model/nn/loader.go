@@ -157,7 +157,7 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	if !w.Data.Given() {
 		return nil
 	}
-	list := make([]kernel.Matrix, l.padded(n)/l.Ranks.Count())
+	list := make([]kernel.Matrix, paddedRows(l, n)/l.Ranks.Count())
 	for i := range list {
 		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
 	}
@@ -180,7 +180,7 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	}
 	first, last := l.Ranks.Share(len(w.Gate))
 	w.Gate, w.Up, w.Down = w.Gate[first:last], w.Up[first:last], w.Down[first:last]
-	if !l.draws() {
+	if !drawsValues(l.dev) {
 		l.fail(w.OnHost(func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }))
 	}
 	err := l.place(layer, &w)
@@ -261,7 +261,7 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	}
 	x := drawn(t)
 	x.Bytes = v.Extent()
-	if v.Buf = x; l.draws() {
+	if v.Buf = x; drawsValues(l.dev) {
 		return v
 	}
 	v, err := x.OnHost(v)
@@ -291,9 +291,9 @@ func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	return v
 }
 
-// draws reports whether the device can generate random values.
-func (l *Loader) draws() bool {
-	_, ok := l.dev.(kernel.Drawer)
+// drawsValues reports whether the device can generate random values.
+func drawsValues(dev Device) bool {
+	_, ok := dev.(kernel.Drawer)
 	return ok
 }
 
@@ -326,16 +326,16 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 			m.Data.Name, m.Values)
 		return weight.Matrix{}, false
 	}
-	if err := l.arrange(&m); err != nil {
+	if err := arrangeMatrix(l, &m); err != nil {
 		l.addProblem("%v", err)
 		return weight.Matrix{}, false
 	}
 	return m, true
 }
 
-// arrange converts a matrix that is stored in another order. If weights are only described, all such matrices use the
-// same zero bytes.
-func (l *Loader) arrange(m *weight.Matrix) error {
+// arrangeMatrix converts a matrix that is stored in another order. If weights are only described, all such matrices use
+// the same zero bytes.
+func arrangeMatrix(l *Loader, m *weight.Matrix) error {
 	switch {
 	case !l.Described:
 		return m.Arrange()
@@ -375,16 +375,16 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 	if !ok {
 		return kernel.Tensor{}
 	}
-	return l.widened(t, 1, n)
+	return widenedTensor(l, t, 1, n)
 }
 
-// widened returns a copy of a tensor of floats without scales as float32.
-func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
-	return l.floats(l.read(t, rows*cols), rows, cols)
+// widenedTensor returns a copy of a tensor of floats without scales as float32.
+func widenedTensor(l *Loader, t *weight.Tensor, rows, cols int) kernel.Tensor {
+	return floatTensor(l, readValues(l, t, rows*cols), rows, cols)
 }
 
-// read returns the n values of a tensor of floats without scales.
-func (l *Loader) read(t *weight.Tensor, n int) []float32 {
+// readValues returns the n values of a tensor of floats without scales.
+func readValues(l *Loader, t *weight.Tensor, n int) []float32 {
 	v := make([]float32, n)
 	if t.Drawn != nil {
 		for i := range v {
@@ -429,7 +429,7 @@ func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 	return view(v, kernel.F32, rows, cols)
 }
 
-func (l *Loader) floats(v []float32, rows, cols int) kernel.Tensor {
+func floatTensor(l *Loader, v []float32, rows, cols int) kernel.Tensor {
 	t, err := kernel.New(l.dev, kernel.F32, rows, cols)
 	if err == nil {
 		err = kernel.WriteF32(l.dev, t, v)
@@ -487,7 +487,7 @@ func (l *Loader) Finish() error {
 	if l.err != nil {
 		return fmt.Errorf("load: %w", l.err)
 	}
-	l.superfluous()
+	checkSuperfluous(l)
 	if len(l.problems) == 0 {
 		return nil
 	}

@@ -72,7 +72,7 @@ func TestScaleTypes(t *testing.T) {
 			// The product of a row with ones is the sum of the row, 128 * 1.5 * scale. Rows 128 and 129 have the second
 			// scale.
 			x, y := ones(t, in), ones(t, out)
-			if err := (&ref.Device{}).Multiply(kernel.MultiplyArgs{Out: y, X: x, W: m}); err != nil {
+			if err := (&ref.Device{}).Do(kernel.MultiplyArgs{Out: y, X: x, W: m}); err != nil {
 				t.Fatal(err)
 			}
 			v := host.F32(y)

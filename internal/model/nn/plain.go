@@ -30,7 +30,7 @@ func (l *Loader) Floats(name string, rows, cols int) kernel.Tensor {
 	if !ok {
 		return kernel.Tensor{}
 	}
-	return l.widened(t, rows, cols)
+	return widenedTensor(l, t, rows, cols)
 }
 
 // Channels loads the weights of several convolutions over channels, [n, 1, taps] each. The result is one float32 tensor
@@ -42,9 +42,9 @@ func (l *Loader) Channels(names []string, n, taps int) kernel.Tensor {
 		if !ok {
 			return kernel.Tensor{}
 		}
-		all = append(all, l.read(t, n*taps)...)
+		all = append(all, readValues(l, t, n*taps)...)
 	}
-	return l.floats(all, len(names)*n, taps)
+	return floatTensor(l, all, len(names)*n, taps)
 }
 
 // Indices loads a matrix [rows, cols] of integers in [0, limit).

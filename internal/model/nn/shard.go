@@ -29,9 +29,9 @@ func (l *Loader) Whole(load func()) {
 	l.Ranks = all
 }
 
-// padded returns the number of rows, columns or values that the shards of n rows, columns or values have together:
+// paddedRows returns the number of rows, columns or values that the shards of n rows, columns or values have together:
 // more than n if groups of heads are padded.
-func (l *Loader) padded(n int) int {
+func paddedRows(l *Loader, n int) int {
 	if l.groups == 0 || n%l.groups != 0 {
 		return n
 	}
@@ -71,15 +71,15 @@ func (l *Loader) VectorShard(name string, n int) kernel.Tensor {
 	if !ok {
 		return kernel.Tensor{}
 	}
-	all := l.padded(n)
+	all := paddedRows(l, n)
 	if all%l.Ranks.Count() != 0 {
 		l.addProblem("%s has %d values, which %d ranks cannot share; %s", name, n, l.Ranks.Count(),
 			supported(n, func(k int) bool { return n%k == 0 }))
 		return kernel.Tensor{}
 	}
-	values := append(l.read(t, n), make([]float32, all-n)...)
+	values := append(readValues(l, t, n), make([]float32, all-n)...)
 	first, last := l.Ranks.Share(all)
-	return l.floats(values[first:last], 1, last-first)
+	return floatTensor(l, values[first:last], 1, last-first)
 }
 
 func (l *Loader) rows(name string, out, in int) kernel.Weight {
@@ -104,7 +104,7 @@ func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 		}
 		return true
 	}
-	if all := l.padded(n); all != n || divides(ranks) {
+	if all := paddedRows(l, n); all != n || divides(ranks) {
 		first, last := l.Ranks.Share(all)
 		if out, err := of(w, first, last); err == nil {
 			return out

@@ -52,8 +52,8 @@ func (l *Loader) Skip(what string, holds func(name string) bool) {
 // Skipped lists the kinds of tensors that were not loaded, with their numbers.
 func (l *Loader) Skipped() []string { return l.skipped }
 
-// superfluous skips the tensors in extras and adds a problem for every other tensor that was not loaded.
-func (l *Loader) superfluous() {
+// checkSuperfluous skips the tensors in extras and adds a problem for every other tensor that was not loaded.
+func checkSuperfluous(l *Loader) {
 	for _, e := range extras {
 		l.Skip(e.what, e.holds)
 	}

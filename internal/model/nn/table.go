@@ -69,12 +69,12 @@ func (l *Loader) Product(a, b string, rows, cols int) kernel.Tensor {
 			l.addProblem("%s is %v, want F32, BF16 or F16", name, t.DType)
 			return kernel.Tensor{}
 		}
-		values[i] = l.read(t, rows*cols)
+		values[i] = readValues(l, t, rows*cols)
 	}
 	for i, v := range values[1] {
 		values[0][i] *= v
 	}
-	return l.floats(values[0], rows, cols)
+	return floatTensor(l, values[0], rows, cols)
 }
 
 // Zeros returns a float32 tensor of zeros, instead of a bias that the checkpoint does not have.

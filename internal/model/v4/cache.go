@@ -51,7 +51,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 		}
 	}
 	if m.spark != nil && cfg.N > 1 {
-		if err := m.spark.Use(m.dev, entry, cfg.Page, windows); err != nil {
+		if err := m.spark.Use(m.Dev, entry, cfg.Page, windows); err != nil {
 			m.Free()
 			return fmt.Errorf("v4: allocate: %d window pages of the drafting stages: %w", windows, err)
 		}
@@ -61,17 +61,17 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 		var c dual.Cache
 		a := m.layers[i].attn
 		ratio := a.Ratio
-		c.Window, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page), windows, cfg.Page)
+		c.Window, err = model.NewPool(m.Dev, entry.Kind(), entry.PageBytes(cfg.Page), windows, cfg.Page)
 		if err == nil && ratio > 0 {
-			c.Extra, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
+			c.Extra, err = model.NewPool(m.Dev, entry.Kind(), entry.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
 		}
 		if err == nil && ratio == dual.IndexRatio {
-			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
+			c.Index, err = model.NewPool(m.Dev, index.Kind(), index.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
 		}
 		if err == nil && ratio == dual.IndexRatio {
-			if c.Tails.Main, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows,
+			if c.Tails.Main, err = kernel.New(m.Dev, kernel.F32, windows*dual.TailRows,
 				2*a.Compress.Values.Out()); err == nil {
-				c.Tails.Index, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows,
+				c.Tails.Index, err = kernel.New(m.Dev, kernel.F32, windows*dual.TailRows,
 					2*a.Index.Compress.Values.Out())
 			}
 		}
@@ -99,13 +99,13 @@ func pools(c dual.Cache) []kernel.Pool {
 func (m *Model) Free() {
 	for _, c := range m.caches {
 		for _, p := range pools(c) {
-			m.dev.Free(p.Mem.Buf)
+			m.Dev.Free(p.Mem.Buf)
 		}
-		c.Tails.Each(func(t kernel.Tensor) { m.dev.Free(t.Buf) })
+		c.Tails.Each(func(t kernel.Tensor) { m.Dev.Free(t.Buf) })
 	}
 	m.caches = nil
 	if m.spark != nil {
-		m.spark.Free(m.dev)
+		m.spark.Free(m.Dev)
 	}
 }
 

@@ -58,7 +58,7 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 		hnorm: l.Vector(at("hnorm.weight"), c.Hidden),
 		norm:  l.Vector(at("norm.weight"), c.Hidden),
 		last:  l.Site(at, "hc_head_", c.Hyper.Streams*c.Hidden, c.Hyper.Streams, 1),
-		cache: dual.NewDraftCache(m.dev),
+		cache: dual.NewDraftCache(m.Dev),
 	}
 }
 
@@ -93,7 +93,7 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
-	act, h, width := m.dev.Activation(), m.config.Hidden, m.config.Hyper.Streams*m.config.Hidden
+	act, h, width := m.Dev.Activation(), m.config.Hidden, m.config.Hyper.Streams*m.config.Hidden
 	d := &draft{}
 	rows := p.Input(plan.TokenIDs).Rows
 	d.begin(w, p, cfg, a)
@@ -215,7 +215,7 @@ func (d *draft) Ended(err error) {
 func (d *draft) inputs() {
 	m, head, h, eps := d.m, d.m.draft, d.m.config.Hidden, d.m.config.RMSEps
 	d.list.Add(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.hidden})
-	d.list.Add(kernel.EmbedArgs{Out: d.e, Table: m.embed, IDs: d.ids, Part: m.ranks.Part(m.config.Vocab)})
+	d.list.Add(kernel.EmbedArgs{Out: d.e, Table: m.embed, IDs: d.ids, Part: m.Ranks.Part(m.config.Vocab)})
 	d.list.Add(kernel.AllReduceArgs{X: d.e})
 	d.list.Add(kernel.NormArgs{Out: d.e, X: d.e, Weight: head.enorm, Eps: eps})
 	for i := range m.config.Hyper.Streams {

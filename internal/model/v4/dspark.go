@@ -38,7 +38,7 @@ func (m *Model) loadStages(l *nn.Loader) {
 
 func (m *Model) takeTaps(a *kernel.Arena, cfg *plan.Config, rows int) (tapped kernel.Tensor) {
 	if m.spark != nil && cfg.N > 1 {
-		tapped = m.spark.TakeTaps(a, m.dev.Activation(), rows)
+		tapped = m.spark.TakeTaps(a, m.Dev.Activation(), rows)
 	}
 	return tapped
 }
@@ -75,7 +75,7 @@ func (w *workspace) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
-	c, act := m.config, m.dev.Activation()
+	c, act := m.config, m.Dev.Activation()
 	if m.spark == nil {
 		return nil, fmt.Errorf("v4: draft: the checkpoint has no stages that draft blocks")
 	}

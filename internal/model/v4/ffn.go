@@ -75,7 +75,7 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 // tap records or replaces the choice.
 func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, prompt int,
 	tap model.ExpertTap) {
-	f, list := m.config.FFN, m.list
+	f, list := m.config.FFN, m.List
 	run := kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit,
 		Part: e.part, Prompt: prompt}
 	shared := nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}}

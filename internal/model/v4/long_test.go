@@ -38,7 +38,7 @@ func TestLongContext(t *testing.T) {
 	if len(want) != computed+4 {
 		t.Fatalf("%d rows of logits", len(want))
 	}
-	same := (&steps.Bench{T: t}).SameBits
+	same := (&steps.Bench{TB: t}).SameBits
 	same("in place and in chunks", l.run(t, cpu, plan.Policy{KV: "fp8", Prefill: "v4-paged"}, 17, 4), want)
 	same("gathered and in chunks", l.run(t, cpu, plan.Policy{KV: "fp8", Prefill: "v4-flat"}, 29, 4), want)
 	const proved = 4

@@ -17,7 +17,6 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/nn"
-	"sparrow/internal/model/usage"
 	"sparrow/kernel"
 	"sparrow/plan"
 )
@@ -27,10 +26,8 @@ import (
 // has its heads and the whole cache; if by requests, it has all heads and the cache of its sequences. One goroutine
 // uses it at a time.
 type Model struct {
+	model.Base
 	config *config.V4
-	ranks  kernel.Member
-	dev    kernel.Device
-	list   *kernel.Builder
 	attn   *dual.Attention
 
 	embed  kernel.Matrix
@@ -40,7 +37,6 @@ type Model struct {
 	head   kernel.Matrix
 	draft  *draftHead // nil without a drafting block
 	spark  *sparkHead // nil without a DSpark head; a checkpoint has at most one of the two
-	tally  *model.Tally
 	nn.Homes
 	model.Sequences[*dual.State]
 
@@ -65,7 +61,7 @@ type residual struct {
 
 // Load reads every weight of a checkpoint with any of the three spellings of tensor names.
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
-	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	m := &Model{config: c, Base: model.NewBase(&c.Config, c.FFN.Experts, dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
 	if err != nil {
 		return nil, err
@@ -84,7 +80,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		weights = append(weights, m.layers[i].attn)
 	}
 	a := c.Attention
-	m.attn, err = dual.New(dev, m.list,
+	m.attn, err = dual.New(dev, m.List,
 		dual.Params{Heads: facts.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
 			OGroups: facts.Heads / facts.GroupHeads,
 			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
@@ -105,40 +101,21 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, nil
 }
 
-// Config returns the description of the model.
-func (m *Model) Config() *config.Config { return &m.config.Config }
-
 // Facts returns the properties that plans depend on: those of one rank, if there are several ranks.
 func (m *Model) Facts() plan.Model {
-	f, err := model.Divide(Facts(m.config), m.ranks)
+	f, err := model.Divide(Facts(m.config), m.Ranks)
 	if err != nil {
 		panic(err) // Load has divided the same config
 	}
 	return f
 }
 
-// CountExperts enables counting of chosen experts in all passes that are arranged later.
-func (m *Model) CountExperts() (err error) {
-	c := m.config
-	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
-	return err
-}
-
-// ReadExperts adds the counts since the previous call to the table.
-func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
-
-// Place returns the current operation of the pass in progress.
-func (m *Model) Place() string { return m.list.Place() }
-
-// Device returns the device on which the model runs.
-func (m *Model) Device() kernel.Machine { return m.dev }
-
 // Bind allocates the hidden states that drafting passes read, for passes of at most the given number of rows.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
-	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}
+	w := &workspace{m: m, streams: residual{mem: a.Take(m.Dev.Activation(), rows, width)}}
 	if m.draft != nil {
-		w.drafted = residual{mem: a.Take(m.dev.Activation(), rows, width)}
+		w.drafted = residual{mem: a.Take(m.Dev.Activation(), rows, width)}
 	}
 	return w
 }

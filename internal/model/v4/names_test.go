@@ -150,7 +150,7 @@ func logits(t *testing.T, dir, kernels string) [][]float32 {
 // ignored.
 func TestSpellingsAreOneModel(t *testing.T) {
 	want := logits(t, oracle, "cpu")
-	b := &steps.Bench{T: t}
+	b := &steps.Bench{TB: t}
 	official := readOracle(t)
 	official.set("mtp.0.enorm.weight", weight.BF16, []int{128}, make([]byte, 256))
 	b.SameBits("official names", logits(t, official.write(sameName, nil), "cpu"), want)

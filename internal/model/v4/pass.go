@@ -53,7 +53,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	}
 	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
 	s.begin(w, p, cfg, a)
-	s.sub = nn.TakeSublayer(a, m.dev.Activation(), p.Rows, m.Config(), m.config.Hyper)
+	s.sub = nn.TakeSublayer(a, m.Dev.Activation(), p.Rows, m.Config(), m.config.Hyper)
 	s.tapped = m.takeTaps(a, cfg, p.Rows)
 	entry, index, err := layouts(cfg)
 	if err != nil {
@@ -64,7 +64,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 		return nil, err
 	}
 	a.Reset(s.attn.Kept)
-	s.ffn = m.layers[0].ffn.arrange(a, m.dev.Activation(), p.Rows, m.config.FFN.TopK)
+	s.ffn = m.layers[0].ffn.arrange(a, m.Dev.Activation(), p.Rows, m.config.FFN.TopK)
 	a.Reset(s.attn.Kept)
 	s.finish(a)
 	return s, nil
@@ -74,21 +74,21 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
 	m := work.m
 	c := m.config
-	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
+	*s = pass{m: m, work: work, list: m.List, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hyper.Streams * c.Hidden}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		w.Choices = cfg.Model.Choices()
 	}
-	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
+	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.Dev.Activation(), w), s.in.Array(plan.TokenIDs)
 	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
-	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
+	s.choices.Count(m.Tally, s.in.Array(plan.WindowLengths))
 }
 
 // finish takes the tensors of the head from the arena.
 func (s *pass) finish(a *kernel.Arena) {
-	c, act := s.m.config, s.m.dev.Activation()
+	c, act := s.m.config, s.m.Dev.Activation()
 	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
-		Ranks: s.m.ranks.Count()})
+		Ranks: s.m.Ranks.Count()})
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
@@ -119,7 +119,7 @@ func (s *pass) embed(streams kernel.Tensor) {
 	s.list.At("embedding", -1)
 	for i := range m.config.Hyper.Streams {
 		s.list.Add(kernel.EmbedArgs{Out: streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
-			Part: m.ranks.Part(m.config.Vocab)})
+			Part: m.Ranks.Part(m.config.Vocab)})
 	}
 	s.list.Add(kernel.AllReduceArgs{X: streams})
 }

@@ -133,7 +133,7 @@ func TestQuantisedWeights(t *testing.T) {
 	wide.quantise(true)
 	dir, dirWide := packed.write(sameName, map[string]any{"expert_dtype": "fp4"}), wide.write(sameName, nil)
 	want := logits(t, dirWide, "ref")
-	(&steps.Bench{T: t}).SameBits("packed weights in the reference", logits(t, dir, "ref"), want)
+	(&steps.Bench{TB: t}).SameBits("packed weights in the reference", logits(t, dir, "ref"), want)
 	for r, row := range logits(t, dir, "cpu") {
 		for i, v := range row {
 			if d := math.Abs(float64(v - want[r][i])); d > 2e-3 {
@@ -145,7 +145,7 @@ func TestQuantisedWeights(t *testing.T) {
 	cast := packed.write(sameName, map[string]any{"expert_dtype": "fp4", "quantization_config": map[string]any{
 		"quant_method": "fp8", "weight_block_size": []int{128, 128}, "moe_quant_algo": "NVFP4",
 		"quant_algo": "MIXED_PRECISION"}})
-	(&steps.Bench{T: t}).SameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
+	(&steps.Bench{TB: t}).SameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
 	// The original weights give other logits. If they did not, the weights would not have been quantised.
 	var worst float64
 	for r, row := range logits(t, oracle, "cpu") {

@@ -75,18 +75,18 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	m.pageTokens, m.pages = cfg.Page, pages
 	window := windowOf(entry)
 	if m.spark != nil && cfg.N > 1 {
-		if err := m.spark.Use(m.dev, window, cfg.Page, windows); err != nil {
+		if err := m.spark.Use(m.Dev, window, cfg.Page, windows); err != nil {
 			m.Free()
 			return fmt.Errorf("v41: allocate: %d window pages of the drafting stages: %w", windows, err)
 		}
 	}
 	for i := range m.layers {
 		var c cache
-		c.window, err = model.NewPool(m.dev, window.Kind(), window.PageBytes(cfg.Page), windows, cfg.Page)
+		c.window, err = model.NewPool(m.Dev, window.Kind(), window.PageBytes(cfg.Page), windows, cfg.Page)
 		if x := m.layers[i].attn.Compress; err == nil && x != nil {
 			n := cfg.Page / x.Ratio
-			if c.entries, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(n), pages, n); err == nil {
-				c.keys, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(n), pages, n)
+			if c.entries, err = model.NewPool(m.Dev, entry.Kind(), entry.PageBytes(n), pages, n); err == nil {
+				c.keys, err = model.NewPool(m.Dev, index.Kind(), index.PageBytes(n), pages, n)
 			}
 		}
 		m.caches = append(m.caches, c)
@@ -121,12 +121,12 @@ func (c cache) pools() []kernel.Pool {
 func (m *Model) Free() {
 	for _, c := range m.caches {
 		for _, p := range c.pools() {
-			m.dev.Free(p.Mem.Buf)
+			m.Dev.Free(p.Mem.Buf)
 		}
 	}
 	m.caches = nil
 	if m.spark != nil {
-		m.spark.Free(m.dev)
+		m.spark.Free(m.Dev)
 	}
 }
 

@@ -33,7 +33,7 @@ func (m *Model) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena, wi
 	if err := m.spark.Fits(p); err != nil {
 		return nil, fmt.Errorf("v41: draft: %w", err)
 	}
-	act := m.dev.Activation()
+	act := m.Dev.Activation()
 	s := &block{}
 	s.begin(m, p, cfg, a)
 	s.streams = a.Take(act, p.Rows, m.config.Hyper.Streams*m.config.Hidden)

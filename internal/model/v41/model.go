@@ -21,7 +21,6 @@ import (
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/engram"
 	"sparrow/internal/model/nn"
-	"sparrow/internal/model/usage"
 	"sparrow/kernel"
 	"sparrow/plan"
 )
@@ -31,10 +30,8 @@ import (
 // has its heads and the whole cache; if by requests, it has all heads and the cache of its sequences. One goroutine
 // uses it at a time.
 type Model struct {
+	model.Base
 	config *config.V41
-	ranks  kernel.Member
-	dev    kernel.Device
-	list   *kernel.Builder
 	attn   *dual.Attention
 	hash   *engram.Hash // nil without tables
 	read   atomic.Int64 // number of tokens whose table rows were looked up
@@ -44,7 +41,6 @@ type Model struct {
 	layers []layer
 	norm   kernel.Tensor
 	head   kernel.Matrix
-	tally  *model.Tally
 	spark  *sparkHead // nil without a draft head
 	nn.Homes
 	model.Sequences[*dual.State]
@@ -64,7 +60,7 @@ type workspace struct {
 // Load reads every weight of a checkpoint. tokens is the token map of the n-gram tables, one key for each token; it is
 // not read if the model has no tables.
 func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Model, error) {
-	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	m := &Model{config: c, Base: model.NewBase(&c.Config, c.FFN.Experts, dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
 	if err != nil {
 		return nil, err
@@ -95,7 +91,7 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 		weights = append(weights, m.layers[i].attn)
 	}
 	a := c.Attention
-	m.attn, err = dual.New(dev, m.list,
+	m.attn, err = dual.New(dev, m.List,
 		dual.Params{Heads: facts.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
 			OGroups: facts.Heads / facts.GroupHeads,
 			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
@@ -111,32 +107,14 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 	return m, nil
 }
 
-// Config returns the description of the model.
-func (m *Model) Config() *config.Config { return &m.config.Config }
-
 // Facts returns the properties that plans depend on: those of one rank, if there are several ranks.
 func (m *Model) Facts() plan.Model {
-	f, err := model.Divide(Facts(m.config), m.ranks)
+	f, err := model.Divide(Facts(m.config), m.Ranks)
 	if err != nil {
 		panic(err) // Load has divided the same config
 	}
 	return f
 }
-
-// CountExperts enables counting of chosen experts in all passes that are arranged later.
-func (m *Model) CountExperts() (err error) {
-	m.tally, err = model.NewTally(m.dev, m.config.Layers+m.config.NextN, m.config.FFN.Experts)
-	return err
-}
-
-// ReadExperts adds the counts since the previous call to the table.
-func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
-
-// Place returns the current operation of the pass in progress.
-func (m *Model) Place() string { return m.list.Place() }
-
-// Device returns the device on which the model runs.
-func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Remembers returns the number of earlier tokens that a row of the n-gram tables depends on.
 func (m *Model) Remembers() int { return m.config.Engram.Before() }
@@ -164,7 +142,7 @@ func (m *Model) Tables() model.TableUse {
 
 // Bind allocates the residual streams of a pass.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
-	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
+	return &workspace{m: m, streams: a.Take(m.Dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
 }
 
 // DraftHead returns nil if the checkpoint has a draft head, otherwise an error.

@@ -73,9 +73,9 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	s.begin(m, p, cfg, a)
 	s.streams, s.rows = w.streams.Slice(0, p.Rows), s.in.Array(plan.TableRows)
 	if m.spark != nil && cfg.N > 1 {
-		s.tapped = m.spark.TakeTaps(a, m.dev.Activation(), p.Rows)
+		s.tapped = m.spark.TakeTaps(a, m.Dev.Activation(), p.Rows)
 	}
-	c, act := m.config, m.dev.Activation()
+	c, act := m.config, m.Dev.Activation()
 	n, h := c.Hyper.Streams, c.Hidden
 	if s.attn, err = m.attn.ArrangeShared(p, s.in, a, dual.Layouts{Entry: entry.Kind(),
 		Index: index.Kind()}); err != nil {
@@ -94,9 +94,9 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 
 // begin takes from the arena inputs, outputs and the tensors between streams and sublayers.
 func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
-	c, act := m.config, m.dev.Activation()
+	c, act := m.config, m.Dev.Activation()
 	n, h := c.Hyper.Streams, c.Hidden
-	s.m, s.list, s.plan, s.in = m, m.list, p, attn.TakeInputs(p, a)
+	s.m, s.list, s.plan, s.in = m, m.List, p, attn.TakeInputs(p, a)
 	width := model.Widths{Vocab: c.Vocab, Hidden: n * h}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		width.Choices = cfg.Model.Choices()
@@ -104,16 +104,16 @@ func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) 
 	s.out = model.TakeOutputs(p, a, s.in, act, width)
 	s.ids = s.in.Array(plan.TokenIDs)
 	s.choices = model.NewChoices(p, s.in, s.out, width.Choices)
-	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
+	s.choices.Count(m.Tally, s.in.Array(plan.WindowLengths))
 	s.carried = a.Take(kernel.F32, p.Rows, n)
 	s.sub = nn.TakeSublayer(a, act, p.Rows, m.Config(), c.Hyper)
 }
 
 // finish takes the tensors of the head from the arena.
 func (s *pass) finish(a *kernel.Arena) {
-	c, act := s.m.config, s.m.dev.Activation()
+	c, act := s.m.config, s.m.Dev.Activation()
 	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
-		Ranks: s.m.ranks.Count()})
+		Ranks: s.m.Ranks.Count()})
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
@@ -216,7 +216,7 @@ func (s *pass) embed() {
 	s.list.At("embedding", -1)
 	for i := range m.config.Hyper.Streams {
 		s.list.Add(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
-			Part: m.ranks.Part(m.config.Vocab)})
+			Part: m.Ranks.Part(m.config.Vocab)})
 	}
 	s.list.Add(kernel.AllReduceArgs{X: s.streams})
 }

@@ -26,7 +26,7 @@ type Model interface {
 
 // Bench holds a model, its configuration and its free pages.
 type Bench struct {
-	*testing.T
+	testing.TB
 	Model  Model
 	Config plan.Config
 	Runner *step.Runner
@@ -92,7 +92,7 @@ func New(t *testing.T, m Model, p plan.Policy) *Bench {
 // the model belongs to it.
 func Of(t *testing.T, m Model, cfg plan.Config, l step.Limits) *Bench {
 	t.Helper()
-	b := &Bench{T: t, Model: m, Config: cfg}
+	b := &Bench{TB: t, Model: m, Config: cfg}
 	b.Reset()
 	var err error
 	if b.Runner, err = step.New(m, cfg, l); err != nil {

@@ -20,7 +20,8 @@ import (
 
 // Bench holds a benchmark and the device on which it runs.
 type Bench struct {
-	*testing.B
+	testing.TB
+	B   *testing.B
 	Dev kernel.Device
 	rng *rand.Rand
 }
@@ -33,7 +34,7 @@ func EachDevice(b *testing.B, run func(Bench)) {
 			if errors.Is(err, kernel.ErrUnavailable) {
 				b.Skip(err)
 			}
-			t := Bench{b, dev, rand.New(rand.NewPCG(7, 1))}
+			t := Bench{b, b, dev, rand.New(rand.NewPCG(7, 1))}
 			t.Must(err)
 			defer dev.Close()
 			run(t)
@@ -42,7 +43,7 @@ func EachDevice(b *testing.B, run func(Bench)) {
 }
 
 // On returns a Bench for another benchmark on this device.
-func (t Bench) On(b *testing.B) Bench { return Bench{b, t.Dev, t.rng} }
+func (t Bench) On(b *testing.B) Bench { return Bench{b, b, t.Dev, t.rng} }
 
 // Must fails the benchmark if err is not nil.
 func (t Bench) Must(err error) {
@@ -139,7 +140,7 @@ func (t Bench) Time(forms ...Form) []time.Duration {
 	for _, f := range forms {
 		t.Once(f)
 	}
-	for t.Loop() {
+	for t.B.Loop() {
 		for i, f := range forms {
 			times[i] = append(times[i], t.Once(f))
 		}
@@ -182,8 +183,8 @@ func (t Bench) Once(f Form) time.Duration {
 // Report prints the time of each form in microseconds, and the ratio of the first time to the second.
 func (t Bench) Report(times []time.Duration, forms ...Form) {
 	for i, f := range forms {
-		t.ReportMetric(float64(times[i].Nanoseconds())/1e3, f.Name+"-us")
+		t.B.ReportMetric(float64(times[i].Nanoseconds())/1e3, f.Name+"-us")
 	}
-	t.ReportMetric(float64(times[0])/float64(times[1]), forms[0].Name+"/"+forms[1].Name)
-	t.ReportMetric(0, "ns/op")
+	t.B.ReportMetric(float64(times[0])/float64(times[1]), forms[0].Name+"/"+forms[1].Name)
+	t.B.ReportMetric(0, "ns/op")
 }

@@ -10,7 +10,7 @@ import "fmt"
 //	DI y           R10, R11, BX one, three, five strides of y
 //
 // Kernels for a single row fetch weights 2^aheadBits rows before they need them.
-func (e *emitter) emitAccumulate() {
+func emitAccumulate(e *emitter) {
 	for mr := 1; mr <= e.accMR; mr++ {
 		(&accumulate{emitter: e, w: f32, mr: mr, vecs: e.accVecs}).write()
 	}

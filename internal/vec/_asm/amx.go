@@ -15,7 +15,7 @@ type instruction struct {
 }
 
 // emit writes the bytes of an instruction, with its text as a comment.
-func (e *emitter) emit(i instruction) {
+func emit(e *emitter, i instruction) {
 	var s strings.Builder
 	for _, b := range i.bytes {
 		fmt.Fprintf(&s, "BYTE $0x%02X; ", b)

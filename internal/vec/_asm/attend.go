@@ -18,47 +18,47 @@ import (
 //	out      [32 tiles] of [16 heads, 16 columns] float32: tiles 2c and 2c+1 hold
 //	         columns 32c to 32c+31, four and four in turn, as pairs of rows do; of coded
 //	         rows tile 4c+j holds columns 64c+16l+4j to 64c+16l+4j+3 in lane l
-func (e *emitter) emitAttend() {
-	e.codeTablesData()
-	e.inOrderData()
-	e.words("magnitude", 0x7FFF7FFF)
-	e.words("codeBits", 0x7F7F7F7F)
-	e.words("notExponent", 0x807FFFFF)
-	e.words("headroom", math.Float32bits(8)) // weights stay below exp(8), so sums do not overflow
+func emitAttend(e *emitter) {
+	codeTablesData(e)
+	inOrderData(e)
+	words(e, "magnitude", 0x7FFF7FFF)
+	words(e, "codeBits", 0x7F7F7F7F)
+	words(e, "notExponent", 0x807FFFFF)
+	words(e, "headroom", math.Float32bits(8)) // weights stay below exp(8), so sums do not overflow
 	v := &vectors{e}
 	v.constants()
-	e.emitNarrowExact()
-	e.emitAttendQuery("attendQueryamx", [4]int{0, 8, 16, 24})
-	e.emitAttendQuery("attendQueryCodedamx", [4]int{0, 16, 32, 48})
-	e.codedData()
+	emitNarrowExact(e)
+	emitAttendQuery(e, "attendQueryamx", [4]int{0, 8, 16, 24})
+	emitAttendQuery(e, "attendQueryCodedamx", [4]int{0, 16, 32, 48})
+	codedData(e)
 	for _, format := range codedFormats {
 		c := &coded{e, format}
 		c.emitDecoders()
 		c.emitScores()
 		c.emitValues()
 	}
-	e.emitFetchRows()
-	e.emitEntry()
-	e.emitHolds()
-	e.emitAttendScores("attendScoresamx", rowChunks)
-	e.emitAttendScores("attendScoresShortamx", latentChunks)
-	e.emitAttendScoresAt("attendScoresAtamx", rowChunks)
-	e.emitAttendScoresAt("attendScoresShortAtamx", latentChunks)
-	e.emitAttendSoftmax(v)
-	e.emitAttendRescale()
-	e.emitAttendValues("attendValuesamx", 18, 2)
-	e.emitAttendValues("latentValuesamx", 16, 1) // rows of weights
-	e.emitAttendResult()
-	e.emitAttendResultCoded()
+	emitFetchRows(e)
+	emitEntry(e)
+	emitHolds(e)
+	emitAttendScores(e, "attendScoresamx", rowChunks)
+	emitAttendScores(e, "attendScoresShortamx", latentChunks)
+	emitAttendScoresAt(e, "attendScoresAtamx", rowChunks)
+	emitAttendScoresAt(e, "attendScoresShortAtamx", latentChunks)
+	emitAttendSoftmax(e, v)
+	emitAttendRescale(e)
+	emitAttendValues(e, "attendValuesamx", 18, 2)
+	emitAttendValues(e, "latentValuesamx", 16, 1) // rows of weights
+	emitAttendResult(e)
+	emitAttendResultCoded(e)
 }
 
 // words writes a vector of one repeated 32-bit word.
-func (e *emitter) words(name string, word uint32) {
+func words(e *emitter, name string, word uint32) {
 	data := make([]byte, 64)
 	for i := range data {
 		data[i] = byte(word >> (8 * (i % 4)))
 	}
-	e.table(name, data)
+	table(e, name, data)
 }
 
 // emitNarrowExact writes the kernel that truncates float32 to bfloat16 and reports
@@ -66,10 +66,10 @@ func (e *emitter) words(name string, word uint32) {
 // treat as zero.
 //
 //	AX arguments   SI numbers   DI bfloat16   CX registers left   K3 inexact lanes
-func (e *emitter) emitNarrowExact() {
-	e.words("lowerHalf", 0x0000FFFF)
-	e.words("exponent", 0x7F800000)
-	e.words("withoutSign", 0x7FFFFFFF)
+func emitNarrowExact(e *emitter) {
+	words(e, "lowerHalf", 0x0000FFFF)
+	words(e, "exponent", 0x7F800000)
+	words(e, "withoutSign", 0x7FFFFFFF)
 	e.function("narrowExactamx", "vecArgs", "dst = a, to bfloat16; nan is set where that is not exact.")
 	e.op(`
 		MOVQ vecArgs_dst(AX), DI
@@ -100,16 +100,16 @@ func (e *emitter) emitNarrowExact() {
 
 // splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and the
 // rounding errors to bfloat16 at rest, through registers 0 to 4.
-func (e *emitter) splitRow(low, high, dst, halves, rest string) {
+func splitRow(e *emitter, low, high, dst, halves, rest string) {
 	e.op(`
 		VMOVUPS %s, Z0
 		VMOVUPS %s, Z1`, low, high)
-	e.splitPair(dst, halves, rest)
+	splitPair(e, dst, halves, rest)
 }
 
 // splitPair is splitRow for numbers in registers 0 and 1.
-func (e *emitter) splitPair(dst, halves, rest string) {
-	e.emit(narrowPair(0, 1, 2))
+func splitPair(e *emitter, dst, halves, rest string) {
+	emit(e, narrowPair(0, 1, 2))
 	e.op(`
 		VMOVDQU64 Z2, %s
 		VPMOVZXWD %s, Z3
@@ -118,7 +118,7 @@ func (e *emitter) splitPair(dst, halves, rest string) {
 		VPSLLD $16, Z4, Z4
 		VSUBPS Z3, Z0, Z0
 		VSUBPS Z4, Z1, Z1`, dst, dst, halves)
-	e.emit(narrowPair(0, 1, 2))
+	emit(e, narrowPair(0, 1, 2))
 	e.op("VMOVDQU64 Z2, %s", rest)
 }
 
@@ -129,7 +129,7 @@ func (e *emitter) splitPair(dst, halves, rest string) {
 //
 //	AX arguments   SI elements   R8 stride of heads   DI tiles   CX chunks left
 //	DX two tiles in between   R9 head
-func (e *emitter) emitAttendQuery(name string, eights [4]int) {
+func emitAttendQuery(e *emitter, name string, eights [4]int) {
 	e.function(name, "attendQueryArgs", "splits 16 heads of chunks x 64 elements into tiles of pairs.")
 	e.op(`
 		MOVQ attendQueryArgs_q(AX), SI
@@ -152,14 +152,14 @@ func (e *emitter) emitAttendQuery(name string, eights [4]int) {
 						e.op("VINSERTF64X4 $1, %s, Z%d, Z%d", part, i/2, i/2)
 					}
 				}
-				e.splitPair(at16("DX", 64*h), fmt.Sprintf("%d(DX)", 64*h+32), at16("DX", tileBytes+64*h))
+				splitPair(e, at16("DX", 64*h), fmt.Sprintf("%d(DX)", 64*h+32), at16("DX", tileBytes+64*h))
 				e.op("ADDQ R8, R9")
 			}
 			for part := range 2 {
 				for h := range 16 {
 					e.op("VMOVDQU64 %d(DX), Z%d", part*tileBytes+64*h, h)
 				}
-				for p, z := range e.transpose16() {
+				for p, z := range transpose16(e) {
 					e.op("VMOVDQU64 Z%d, %d(DI)", z, part*tileBytes+64*p)
 				}
 			}
@@ -176,37 +176,37 @@ func (e *emitter) emitAttendQuery(name string, eights [4]int) {
 //
 //	AX arguments   SI rows   DX query   DI scores   R9, R10 distance of rows
 //	CX groups of 64 rows left
-func (e *emitter) emitAttendScores(name string, steps int) {
+func emitAttendScores(e *emitter, name string, steps int) {
 	rowBytes := 64 * steps
 	e.function(name, "attendScoreArgs",
 		fmt.Sprintf("products of 64 x groups contiguous rows of %d elements and 16 heads.", 32*steps))
-	e.scoresOpen()
+	scoresOpen(e)
 	e.op(`
 		MOVQ attendScoreArgs_query(AX), DX
 		MOVQ $%d, R9`, rowBytes)
 	loop := e.label("loop")
 	e.at(loop)
 	for t := range 4 {
-		e.emit(tilezero(t))
+		emit(e, tilezero(t))
 	}
 	for k := range steps {
-		e.scoreStep(k, func(i int) memory {
+		scoreStep(e, k, func(i int) memory {
 			return memory{base: "SI", index: "R9", disp: 16*i*rowBytes + 64*k}
 		}, func(int) {})
 	}
-	e.scoresStore()
+	scoresStore(e)
 	e.op(`
 		ADDQ $%d, SI
 		DECQ CX
 		JNZ %s`, 64*rowBytes, loop)
-	e.emit(tilerelease())
+	emit(e, tilerelease())
 	e.ret()
 }
 
 // scoresOpen loads the registers that all kernels of scores use.
-func (e *emitter) scoresOpen() {
+func scoresOpen(e *emitter) {
 	e.op("MOVQ attendScoreArgs_shapes(AX), R9")
-	e.emit(ldtilecfg(memory{base: "R9"}))
+	emit(e, ldtilecfg(memory{base: "R9"}))
 	e.op(`
 		MOVQ attendScoreArgs_rows(AX), SI
 		MOVQ attendScoreArgs_scores(AX), DI
@@ -216,25 +216,25 @@ func (e *emitter) scoresOpen() {
 
 // scoreStep adds the products of step k of the query at DX, for four tiles of rows, and interleaves other
 // instructions with them.
-func (e *emitter) scoreStep(k int, rows func(i int) memory, between func(i int)) {
-	e.emit(tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))
-	e.emit(tileload(memory{base: "DX", index: "R10", disp: (2*k + 1) * tileBytes}, 7))
+func scoreStep(e *emitter, k int, rows func(i int) memory, between func(i int)) {
+	emit(e, tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))
+	emit(e, tileload(memory{base: "DX", index: "R10", disp: (2*k + 1) * tileBytes}, 7))
 	for i := 0; i < 4; i += 2 {
-		e.emit(tileload(rows(i), 4))
-		e.emit(tdpbf16ps(6, 4, i))
+		emit(e, tileload(rows(i), 4))
+		emit(e, tdpbf16ps(6, 4, i))
 		between(i)
-		e.emit(tileload(rows(i+1), 5))
-		e.emit(tdpbf16ps(6, 5, i+1))
-		e.emit(tdpbf16ps(7, 4, i))
+		emit(e, tileload(rows(i+1), 5))
+		emit(e, tdpbf16ps(6, 5, i+1))
+		emit(e, tdpbf16ps(7, 4, i))
 		between(i + 1)
-		e.emit(tdpbf16ps(7, 5, i+1))
+		emit(e, tdpbf16ps(7, 5, i+1))
 	}
 }
 
 // scoresStore writes the scores of 64 rows and advances.
-func (e *emitter) scoresStore() {
+func scoresStore(e *emitter) {
 	for t := range 4 {
-		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
+		emit(e, tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
 	}
 	e.op("ADDQ $%d, DI", 4*tileBytes)
 }
@@ -245,7 +245,7 @@ func (e *emitter) scoresStore() {
 //
 //	AX arguments   SI scores   DI weights   DX [16, 32] float32
 //	CX keys left   R9 keys   R10 whole groups of 32 left
-func (e *emitter) emitAttendSoftmax(v *vectors) {
+func emitAttendSoftmax(e *emitter, v *vectors) {
 	e.function("attendSoftmaxamx", "attendSoftmaxArgs", "scores of up to 32 x groups keys to weights.")
 	e.op(`
 		MOVQ attendSoftmaxArgs_scores(AX), SI
@@ -327,12 +327,12 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 			for i := range 16 {
 				e.op("VMOVUPS %d(SI), Z%d", half*tileBytes+64*i, i)
 			}
-			for h, z := range e.transpose16() {
+			for h, z := range transpose16(e) {
 				e.op("VMOVUPS Z%d, %d(DX)", z, 128*h+64*half)
 			}
 		}
 		for h := range 16 {
-			e.splitRow(at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32),
+			splitRow(e, at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32),
 				at16("DI", tileBytes+64*h))
 		}
 		e.op(`
@@ -346,7 +346,7 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 // factor.
 //
 //	AX arguments   DI tiles   CX tiles left   Z16 to Z31 factors of the heads
-func (e *emitter) emitAttendRescale() {
+func emitAttendRescale(e *emitter) {
 	e.function("attendRescaleamx", "attendValueArgs", "out = keep*out.")
 	e.op(`
 		MOVQ attendValueArgs_out(AX), DI
@@ -369,13 +369,13 @@ func (e *emitter) emitAttendRescale() {
 // head.
 //
 //	AX arguments   SI row of the first tile   DI result   CX pairs of tiles left
-func (e *emitter) emitAttendResult() {
+func emitAttendResult(e *emitter) {
 	for i, order := range [][]int{{0, 1, 8, 9, 2, 3, 10, 11}, {4, 5, 12, 13, 6, 7, 14, 15}} {
 		data := make([]byte, 64)
 		for j, q := range order {
 			data[8*j] = byte(q)
 		}
-		e.table(fmt.Sprintf("laneOrder%d", i), data)
+		table(e, fmt.Sprintf("laneOrder%d", i), data)
 	}
 	e.function("attendResultamx", "attendQueryArgs", "one row of 32 tiles at q, times by, to 512 float32 at tiles.")
 	e.op(`
@@ -406,7 +406,7 @@ func (e *emitter) emitAttendResult() {
 // emitAttendResultCoded is emitAttendResult for coded rows.
 //
 //	AX arguments   SI row of the first tile   DI result   CX chunks of four tiles left
-func (e *emitter) emitAttendResultCoded() {
+func emitAttendResultCoded(e *emitter) {
 	e.function("attendResultCodedamx", "attendQueryArgs",
 		"one row of 32 tiles at q, times by, to 512 float32 at tiles.")
 	e.op(`

@@ -25,8 +25,8 @@ func (k *blockDot) write() {
 		name = fmt.Sprintf("blockDot%d%s", k.rows, k.f.name)
 	}
 	k.function(name, "blockArgs", fmt.Sprintf("%d rows of x by sixteen rows of %s.", k.rows, k.f.name))
-	k.blockStart()
-	k.blockConstants(k.f, true)
+	blockStart(k.emitter)
+	blockConstants(k.emitter, k.f, true)
 	k.op(`
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
@@ -158,14 +158,14 @@ func (k *blockDot) pair() {
 		k.zero(6)
 	}
 	for r := range 16 {
-		k.blockRow(k.f, k.order(r))
+		blockRow(k.emitter, k.f, k.order(r))
 		// The scales are copied one by one, because a gather takes longer.
 		k.op(`
 			MOVL (R8), R9
 			MOVL (R8)(DX*1), R10
 			MOVL R9, %d(R12)
 			MOVL R10, %d(R12)`, pairScales+4*k.order(r), pairScales+64+4*k.order(r))
-		k.unpackPair(k.f, 0, true)
+		unpackPair(k.emitter, k.f, 0, true)
 		for i, t := range trees {
 			z := k.lanes(i)
 			k.zero(z)
@@ -175,7 +175,7 @@ func (k *blockDot) pair() {
 	}
 	for b := range 2 {
 		k.op("VMOVDQU64 %d(R12), Z2", pairScales+64*b)
-		k.widenScales(k.f, 2, 6)
+		widenScales(k.emitter, k.f, 2, 6)
 		for i, t := range trees {
 			k.op("VPBROADCASTD %s, Z4", k.of("CX", 4*b, i))
 			if nibbles {
@@ -208,8 +208,8 @@ func (k *blockDot) pair() {
 func (k *blockDot) super() {
 	sums, mins := k.trees(false), k.trees(true)
 	for r := range 16 {
-		k.blockRow(k.f, k.order(r))
-		k.scalesOf(k.f, 0)
+		blockRow(k.emitter, k.f, k.order(r))
+		scalesOf(k.emitter, k.f, 0)
 		for i := range k.rows {
 			z := k.lanes(i)
 			k.zero(z)
@@ -220,7 +220,7 @@ func (k *blockDot) super() {
 					VPSUBD Y2, Y%d, Y%d`, k.of("CX", 0, i), k.f.offset, z, z)
 			}
 		}
-		k.quarters(k.f, 2, func(q, z int) {
+		quarters(k.emitter, k.f, 2, func(q, z int) {
 			k.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
 			for i := range k.rows {
 				k.op(`
@@ -242,7 +242,7 @@ func (k *blockDot) super() {
 	k.op(`
 		MOVQ blockArgs_rows(AX), R9
 		ADDQ BX, R9`)
-	k.gatherScales(k.f, false, 2, 4, k.offsets())
+	gatherScales(k.emitter, k.f, false, 2, 4, k.offsets())
 	for i, t := range sums {
 		k.op(`
 			%s, Z1

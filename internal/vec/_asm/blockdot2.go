@@ -7,20 +7,20 @@ import "fmt"
 //	AX arguments   SI codes of x   DI its scales   CX its sums   BX bytes to the step   R8 a row's step
 //	Y0 results   X1, X2 the dwords with the scales of rows 0 to 3 and 4 to 7   Y15 0x0F in every byte
 //	Y3 ... Y5 partial tree, Y6 ... Y8 that of minimums, or upper and lower bits of Q6_K
-func (e *emitter) emitBlocks2() {
-	e.blockData2()
+func emitBlocks2(e *emitter) {
+	blockData2(e)
 	for _, f := range append(blockFormats, plainFormats...) {
-		e.emitDot2(f)
+		emitDot2(e, f)
 	}
 }
 
-func (e *emitter) blockData2() {
+func blockData2(e *emitter) {
 	bytes := func(name string, at func(i int) int) {
 		data := make([]byte, 32)
 		for i := range data {
 			data[i] = byte(at(i))
 		}
-		e.table(name, data)
+		table(e, name, data)
 	}
 	dwords := func(name string, word func(i int) uint32) {
 		bytes(name, func(i int) int { return int(word(i/4) >> (8 * (i % 4))) })
@@ -52,7 +52,7 @@ func (e *emitter) blockData2() {
 	}
 }
 
-func (e *emitter) emitDot2(f blockFormat) {
+func emitDot2(e *emitter, f blockFormat) {
 	e.function("blockDot2"+f.name, "blockArgs", fmt.Sprintf("one row of x by eight rows of %s.", f.name))
 	e.op(`
 		XORQ BX, BX
@@ -90,28 +90,28 @@ func (e *emitter) emitDot2(f blockFormat) {
 		e.op("VPINSRD $%d, %d(R8), X%d, X%d", r%4, scaleAt, 1+r/4, 1+r/4)
 		switch f {
 		case q4k:
-			e.dot2Q4K()
-			e.addLanes2(r, 9, 6)
+			dot2Q4K(e)
+			addLanes2(e, r, 9, 6)
 		case q6k:
-			e.dot2Q6K()
+			dot2Q6K(e)
 		case plainRaised, plainMins, plainSigned:
-			e.dot2Plain(f)
+			dot2Plain(e, f)
 			if f.mins() {
 				e.op(`
 					VMOVDQU %d(R8), Y9
 					VPMADDWD (CX), Y9, Y9`, plainLeast)
-				e.addLanes2(r, 9, 6)
+				addLanes2(e, r, 9, 6)
 			}
 		default:
-			e.dot2Block(f)
+			dot2Block(e, f)
 		}
-		e.addLanes2(r, 11, 3)
+		addLanes2(e, r, 11, 3)
 	}
 	e.op("VINSERTI128 $1, X2, Y1, Y1")
 	if f.small() {
-		e.scale2Block(f)
+		scale2Block(e, f)
 	} else {
-		e.scale2Super(f)
+		scale2Super(e, f)
 	}
 	e.op(`
 		ADDQ $%d, SI
@@ -133,7 +133,7 @@ func (e *emitter) emitDot2(f blockFormat) {
 }
 
 // dot2Block writes the products of a block of 32 to the lanes of Y11.
-func (e *emitter) dot2Block(f blockFormat) {
+func dot2Block(e *emitter, f blockFormat) {
 	if f == q80 || f == plain32 { // the unsigned factor is the magnitude of the weight; x gets the sign of the weight
 		e.op(`
 			VMOVDQU %d(R8), Y9
@@ -157,8 +157,8 @@ func (e *emitter) dot2Block(f blockFormat) {
 }
 
 // dot2Q4K writes the products of a block to the lanes of Y11, and the products of minimums and sums of x to Y9.
-func (e *emitter) dot2Q4K() {
-	e.scalesOf(q4k, 9)
+func dot2Q4K(e *emitter) {
+	scalesOf(e, q4k, 9)
 	e.op("VPXOR Y11, Y11, Y11")
 	for q := range 4 {
 		if q%2 == 0 { // copy the words of four scales to both halves
@@ -183,9 +183,9 @@ func (e *emitter) dot2Q4K() {
 }
 
 // dot2Q6K writes the products of a block to the lanes of Y11.
-func (e *emitter) dot2Q6K() {
+func dot2Q6K(e *emitter) {
 	const high, low = 6, 7 // high to high+2: lower bits of the first and second 32 values
-	e.scalesOf(q6k, 9)
+	scalesOf(e, q6k, 9)
 	e.op("VPMADDWD (CX), Y9, Y12") // 32 was added to the values
 	e.op(`
 		VPSLLD $5, Y12, Y12
@@ -223,8 +223,8 @@ func (e *emitter) dot2Q6K() {
 }
 
 // dot2Plain writes the products of a plain block to the lanes of Y11.
-func (e *emitter) dot2Plain(f blockFormat) {
-	e.scalesOf(f, 9)
+func dot2Plain(e *emitter, f blockFormat) {
+	scalesOf(e, f, 9)
 	e.op("VPXOR Y11, Y11, Y11")
 	if f.offset > 0 {
 		e.op(`
@@ -255,7 +255,7 @@ func (e *emitter) dot2Plain(f blockFormat) {
 
 // addLanes2 adds the lanes of register z, which belong to the r-th of eight rows, to a tree like the AVX-512 one. Its
 // partial results are in registers from first on. After the eighth row, register first has the sums of all rows.
-func (e *emitter) addLanes2(r, z, first int) {
+func addLanes2(e *emitter, r, z, first int) {
 	level := 0
 	for ; r>>level&1 == 1; level++ {
 		a := first + level
@@ -274,14 +274,14 @@ func (e *emitter) addLanes2(r, z, first int) {
 }
 
 // halves2 converts the float16 numbers in the lower words of Y1, or in the upper words, to float32 in register z.
-func (e *emitter) halves2(words string, z int) {
+func halves2(e *emitter, words string, z int) {
 	e.list(`
 		VPSHUFB {words}<>(SB), Y1, Y{z}
 		VPERMQ $0x08, Y{z}, Y{z}
 		VCVTPH2PS X{z}, Y{z}`, "words", words, "z", z)
 }
 
-func (e *emitter) scale2Block(f blockFormat) {
+func scale2Block(e *emitter, f blockFormat) {
 	if f == mxfp4 {
 		e.op(`
 			VPAND byte2<>(SB), Y1, Y1
@@ -294,7 +294,7 @@ func (e *emitter) scale2Block(f blockFormat) {
 			VPSLLD $23, Y12, Y12
 			VPBLENDVB Y9, Y10, Y12, Y12`)
 	} else {
-		e.halves2("lowerWords2", 12)
+		halves2(e, "lowerWords2", 12)
 	}
 	if f != q80 && f != plain32 {
 		e.op(`
@@ -308,7 +308,7 @@ func (e *emitter) scale2Block(f blockFormat) {
 		VMULPS Y9, Y12, Y12
 		VFMADD231PS Y12, Y3, Y0`)
 	if f == plain32 {
-		e.halves2("upperWords2", 12)
+		halves2(e, "upperWords2", 12)
 		e.op(`
 			VMULPS Y9, Y12, Y12
 			VPBROADCASTD (CX), Y9
@@ -317,7 +317,7 @@ func (e *emitter) scale2Block(f blockFormat) {
 	}
 }
 
-func (e *emitter) scale2Super(f blockFormat) {
+func scale2Super(e *emitter, f blockFormat) {
 	e.op("VCVTDQ2PS Y3, Y3")
 	switch {
 	case f == plainMins:
@@ -333,14 +333,14 @@ func (e *emitter) scale2Super(f blockFormat) {
 	case f.plain():
 		e.op("VMULPS Y1, Y3, Y3")
 	case f == q4k:
-		e.halves2("lowerWords2", 9)
-		e.halves2("upperWords2", 10)
+		halves2(e, "lowerWords2", 9)
+		halves2(e, "upperWords2", 10)
 		e.op(`
 			VCVTDQ2PS Y6, Y6
 			VMULPS Y6, Y10, Y10
 			VFMSUB213PS Y10, Y9, Y3`)
 	default:
-		e.halves2("upperWords2", 9)
+		halves2(e, "upperWords2", 9)
 		e.op("VMULPS Y9, Y3, Y3")
 	}
 	e.op(`

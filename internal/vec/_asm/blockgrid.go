@@ -112,53 +112,53 @@ var gridFormats = []*gridFormat{
 		}},
 }
 
-func (e *emitter) emitGrids() {
-	e.gridData()
+func emitGrids(e *emitter) {
+	gridData(e)
 	for _, f := range gridFormats {
 		(&gridDot{emitter: e, f: f}).write()
 		(&gridDot{emitter: e, f: f}).unpack()
 	}
-	e.emitTurned()
-	e.emitRowDots()
+	emitTurned(e)
+	emitRowDots(e)
 }
 
 // bytesTable writes a table of n bytes.
-func (e *emitter) bytesTable(name string, n int, at func(i int) int) {
+func bytesTable(e *emitter, name string, n int, at func(i int) int) {
 	data := make([]byte, n)
 	for i := range data {
 		data[i] = byte(at(i))
 	}
-	e.table(name, data)
+	table(e, name, data)
 }
 
-func (e *emitter) gridData() {
-	e.bytesTable("gridIndices", 16, func(i int) int { return i/8*8 + i%8/2 })
+func gridData(e *emitter) {
+	bytesTable(e, "gridIndices", 16, func(i int) int { return i/8*8 + i%8/2 })
 	sevens := [8]int{0, 1, 0, 1, 1, 2, 2, 3} // positions of the four 7-bit codes in their four bytes
-	e.bytesTable("gridSevens", 16, func(i int) int { return i/8*8 + sevens[i%8] })
-	e.bytesTable("gridSevensUpper", 16, func(i int) int { return i/8*8 + 4 + sevens[i%8] })
+	bytesTable(e, "gridSevens", 16, func(i int) int { return i/8*8 + sevens[i%8] })
+	bytesTable(e, "gridSevensUpper", 16, func(i int) int { return i/8*8 + 4 + sevens[i%8] })
 	shifts := [8]int{9, 0, 2, 0, 3, 0, 4, 0} // they move seven bits to the upper bits of a word
-	e.bytesTable("gridShifts", 16, func(i int) int { return shifts[i%8] })
-	e.bytesTable("gridParity", 16, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 * 0x88 })
+	bytesTable(e, "gridShifts", 16, func(i int) int { return shifts[i%8] })
+	bytesTable(e, "gridParity", 16, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 * 0x88 })
 	// A scale is a nibble of a dword that is rotated to the left: its bits 0 to 3 become bits 1 to 4.
 	rotate := func(scale int) int { return (33 - 4*scale) & 31 }
 	dwords := func(at func(i int) int) func(i int) int {
 		return func(i int) int { return at(i/4) * (1 - min(1, i%4)) }
 	}
-	e.bytesTable("gridScales3S", 64, dwords(func(i int) int { return rotate(i / 2) }))
-	e.bytesTable("gridScalesBoth", 64, dwords(func(i int) int { return rotate(i/4*2 + i%2) }))
+	bytesTable(e, "gridScales3S", 64, dwords(func(i int) int { return rotate(i / 2) }))
+	bytesTable(e, "gridScalesBoth", 64, dwords(func(i int) int { return rotate(i/4*2 + i%2) }))
 	// Dwords with a byte of a quadword as byte 2, and right shifts that move a nibble of it to bits 1 to 4.
-	e.bytesTable("gridNibbles", 64, func(i int) int {
+	bytesTable(e, "gridNibbles", 64, func(i int) int {
 		if i%4 != 2 {
 			return 0x80
 		}
 		return i / 8
 	})
-	e.bytesTable("gridNibbleShifts", 8, dwords(func(i int) int { return 15 + 4*i }))
-	e.bytesTable("gridTurnOctets", 16, planeOctets)
-	e.bytesTable("gridTurnQuads", 16, planeQuads)
-	e.bytesTable("gridTurned", 64, func(i int) int { return (i/4%4*4 + i/16) * (1 - min(1, i%4)) })
+	bytesTable(e, "gridNibbleShifts", 8, dwords(func(i int) int { return 15 + 4*i }))
+	bytesTable(e, "gridTurnOctets", 16, planeOctets)
+	bytesTable(e, "gridTurnQuads", 16, planeQuads)
+	bytesTable(e, "gridTurned", 64, func(i int) int { return (i/4%4*4 + i/16) * (1 - min(1, i%4)) })
 	same := func(name string, word uint32) {
-		e.bytesTable(name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
+		bytesTable(e, name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
 	}
 	same("gridOne", 1)
 	same("gridScale", 0x1E)
@@ -181,12 +181,12 @@ func (e *emitter) gridData() {
 			return 64 + f.levels[level]*(1-2*sign)
 		}
 		if f.quads {
-			e.bytesTable("grid"+f.name, 16, func(i int) int { return value(i&7, i>>3) })
+			bytesTable(e, "grid"+f.name, 16, func(i int) int { return value(i&7, i>>3) })
 			continue
 		}
 		// Values 0 and 1 have levels in bits 2 and 3 of an index, values 2 and 3 in bits 0 and 1; bit j is the sign of
 		// value j.
-		e.bytesTable("grid"+f.name, 64, func(i int) int {
+		bytesTable(e, "grid"+f.name, 64, func(i int) int {
 			j := i / 16
 			return value(i>>(2-j/2*2)&3, i>>j&1)
 		})
@@ -364,7 +364,7 @@ func (k *gridDot) emit(lists ...[]string) {
 // decode looks up the block at R8. If r is not negative, it writes the block's d to entry r from DX on and prefetches.
 func (k *gridDot) decode(r int, to found) {
 	if r >= 0 {
-		k.prefetch("R8", k.f.bytes)
+		prefetch(k.emitter, "R8", k.f.bytes)
 		k.op(`
 			ADDQ $%d, R13
 			MOVWLZX (R8), R9
@@ -391,7 +391,7 @@ func (k *gridDot) decode(r int, to found) {
 
 // prefetch prefetches the next step of a row from the L2 cache into the L1 cache, and bytes of a later step, from R13
 // on, into the L2 cache.
-func (e *emitter) prefetch(row string, bytes int) {
+func prefetch(e *emitter, row string, bytes int) {
 	n := (bytes + 63) / 64
 	for i := range n {
 		e.op(`
@@ -645,7 +645,7 @@ func planeQuads(i int) int  { return i%4/2*8 + i/8*4 + i/4%2 + i%2*2 }
 // emitTurned writes the kernel that turns codes of x into planes.
 //
 //	SI codes   DI planes   R8 blocks of 256 left
-func (e *emitter) emitTurned() {
+func emitTurned(e *emitter) {
 	e.function("blockPlanesavx512", "blockTurnArgs", "turns blocks of 256 codes into planes of 64.")
 	e.op(`
 		MOVQ blockTurnArgs_from(AX), SI

@@ -36,20 +36,20 @@ const (
 	laneFirst                         = 3  // number of the mask register before the first of K4 to K6
 )
 
-func (e *emitter) emitLanes() {
-	e.blockData()
-	e.words("laneTop", 0xF0F0F0F0)
-	e.words("laneNibble2", 0x0F0F)
-	e.words("laneTop2", 0xF0F0)
-	e.words("laneFifth", 0x10101010)
-	e.words("laneOnes", 0x00010001)
-	e.words("laneEven", 0x00FF00FF)
-	e.words("laneFour", 0x0F)
-	e.words("laneTwo", 0x30)
-	e.words("lane32", 32)
+func emitLanes(e *emitter) {
+	blockData(e)
+	words(e, "laneTop", 0xF0F0F0F0)
+	words(e, "laneNibble2", 0x0F0F)
+	words(e, "laneTop2", 0xF0F0)
+	words(e, "laneFifth", 0x10101010)
+	words(e, "laneOnes", 0x00010001)
+	words(e, "laneEven", 0x00FF00FF)
+	words(e, "laneFour", 0x0F)
+	words(e, "laneTwo", 0x30)
+	words(e, "lane32", 32)
 	// Values b and b + 8 of sixteen, and words b and b + 8.
-	e.bytesTable("lanePlanes", 32, func(i int) int { return i%16/2 + i%2*8 })
-	e.bytesTable("laneTurn", 32, func(i int) int { return (i/4 + i/2%2*8) * (1 - i%2) })
+	bytesTable(e, "lanePlanes", 32, func(i int) int { return i%16/2 + i%2*8 })
+	bytesTable(e, "laneTurn", 32, func(i int) int { return (i/4 + i/2%2*8) * (1 - i%2) })
 	for _, f := range laneFormats {
 		(&laneDot{emitter: e, f: f}).write()
 		if !f.small() {
@@ -354,7 +354,7 @@ func (k *laneDot) head(z, b, i, pos, first int) int {
 				from = laneD
 			}
 			k.op("VPANDD.BCST blockByte<>(SB), Z%d, Z%d", from, laneD)
-			k.widenScales(f, laneD, laneM)
+			widenScales(k.emitter, f, laneD, laneM)
 		} else {
 			k.half(z, pos > 0, laneD)
 		}

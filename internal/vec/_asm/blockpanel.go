@@ -22,25 +22,25 @@ const (
 	recordSums, recordScale, recordBytes = 256, 288, 320
 )
 
-func (e *emitter) emitPanelDots() {
-	e.blockData()
+func emitPanelDots(e *emitter) {
+	blockData(e)
 	for _, f := range slices.Concat(blockFormats, nibbleFormats) {
 		if f.small() {
-			e.emitPairPanel(f)
+			emitPairPanel(e, f)
 		}
 	}
 	for _, m := range []bool{false, true} {
 		for _, rows := range []int{8, 4} {
-			e.emitPairDot(m, rows)
+			emitPairDot(e, m, rows)
 		}
 	}
-	e.emitPlainPanel()
-	e.emitRecords()
+	emitPlainPanel(e)
+	emitRecords(e)
 	for _, runs := range []int{16, 8, 1} {
 		for _, mins := range []bool{false, true} {
 			for _, rows := range []int{8, 4} {
 				if runs < 16 || !mins { // else unused: codes of Q2_K are multiplied by their scales
-					e.emitPanelDot(runs, mins, rows)
+					emitPanelDot(e, runs, mins, rows)
 				}
 			}
 		}
@@ -50,7 +50,7 @@ func (e *emitter) emitPanelDots() {
 // emitPlainPanel writes the kernel that makes a panel of plain blocks.
 //
 //	AX arguments   SI plain blocks   DX bytes between them   DI panel   R8 a block   R9, R10 temporaries
-func (e *emitter) emitPlainPanel() {
+func emitPlainPanel(e *emitter) {
 	e.function("plainPanelavx512", "plainPanelArgs", "sixteen plain blocks to a panel.")
 	e.op(`
 		MOVQ plainPanelArgs_plain(AX), SI
@@ -72,7 +72,7 @@ func (e *emitter) emitPlainPanel() {
 				VMOVDQU64 %d(R8), Z%d
 				ADDQ DX, R8`, at, r)
 		}
-		return e.transpose16()
+		return transpose16(e)
 	}
 	plain, done := e.label("plain"), e.label("done")
 	column := columns(plainScales)
@@ -146,9 +146,9 @@ func (e *emitter) emitPlainPanel() {
 //
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
 //	R10, R11 temporaries
-func (e *emitter) emitRecords() {
+func emitRecords(e *emitter) {
 	orders := []func(i int) int{func(i int) int { return i }, planeOctets, planeQuads}
-	e.bytesTable("recordOrders", 48, func(i int) int { return orders[i/16](i % 16) })
+	bytesTable(e, "recordOrders", 48, func(i int) int { return orders[i/16](i % 16) })
 	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
 	e.op(`
 		MOVQ recordArgs_codes(AX), SI
@@ -199,7 +199,7 @@ func (e *emitter) emitRecords() {
 //	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales
 //	CX runs left
 //	Z0 ... sums   Z8 ... sums of a run, or of pairs   Z16 ... Z19 panel   Z20 ... Z22 scales   X31 by how much to shift
-func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
+func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 	name := fmt.Sprintf("panelDot%dx%d", rows, runs)
 	if mins {
 		name += "Mins"
@@ -295,9 +295,9 @@ const pairD, pairM, pairBytes = 1024, 1152, 1280
 // emitPairPanel writes the kernel that makes panels of pairs of blocks of 32.
 //
 //	DI panel   R12 memory for scales; see blocks.go
-func (e *emitter) emitPairPanel(f blockFormat) {
+func emitPairPanel(e *emitter, f blockFormat) {
 	e.function("pairPanel"+f.name, "blockArgs", fmt.Sprintf("pairs of blocks of %s to panels.", f.name))
-	e.blockStart()
+	blockStart(e)
 	e.op(`
 		MOVQ blockArgs_panel(AX), DI
 		MOVQ blockArgs_trees(AX), R12`)
@@ -309,16 +309,16 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 		JNE %s
 		MOVQ blockArgs_last(AX), DX`, more)
 	e.at(more)
-	e.blockConstants(f, true)
+	blockConstants(e, f, true)
 	for r := range 16 {
-		e.blockRow(f, r)
+		blockRow(e, f, r)
 		e.op(`
 			MOVL (R8), R9
 			MOVL (R8)(DX*1), R10
 			MOVL R9, %d(R12)
 			MOVL R10, %d(R12)`, pairScales+4*r, pairScales+64+4*r)
 		if !nibbles {
-			e.unpackPair(f, r, true)
+			unpackPair(e, f, r, true)
 			continue
 		}
 		to, part, head := r/8*4+r%4, r/4%2*2, f.bytes-16
@@ -343,13 +343,13 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 			}
 		}
 	} else {
-		for c, z := range e.transpose16() {
+		for c, z := range transpose16(e) {
 			e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
 		}
 	}
 	for b := range 2 {
 		e.op("VMOVDQU64 %d(R12), Z0", pairScales+64*b)
-		e.widenScales(f, 0, 2)
+		widenScales(e, f, 0, 2)
 		e.op("VMOVUPS Z0, %d(DI)", pairD+64*b)
 		if f.m() {
 			e.op("VMOVUPS Z2, %d(DI)", pairM+64*b)
@@ -369,7 +369,7 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 //	R11 its sums and scales   CX pairs left
 //	Z0 ... results   Z8 ... sums   Z16 ... Z19 panel   Z20, Z21 d and m   Z22, Z23 temporaries
 //	X31 by how much to shift
-func (e *emitter) emitPairDot(m bool, rows int) {
+func emitPairDot(e *emitter, m bool, rows int) {
 	name := fmt.Sprintf("pairDot%d", rows)
 	if m {
 		name += "M"

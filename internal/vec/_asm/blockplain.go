@@ -40,7 +40,7 @@ func (f blockFormat) plain() bool { return f == plain32 || f.bytes == plainBytes
 //	Y8 ... Y15 constants: 0x0F, 0x03, zero, 64 and of a format; signs: octet of a byte, bit of a byte
 type unpacker struct{ *emitter }
 
-func (e *emitter) emitUnpack() {
+func emitUnpack(e *emitter) {
 	u := unpacker{e}
 	u.data()
 	u.blocks("Q2K", 84, plainMins, u.q2k)
@@ -74,7 +74,7 @@ const (
 
 func (u unpacker) data() {
 	same := func(name string, word uint32) {
-		u.bytesTable(name, 32, func(i int) int { return int(word >> (8 * (i % 4))) })
+		bytesTable(u.emitter, name, 32, func(i int) int { return int(word >> (8 * (i % 4))) })
 	}
 	same("unpack15", 0x0F0F0F0F)
 	same("unpack3", 0x03030303)
@@ -94,22 +94,23 @@ func (u unpacker) data() {
 	for k := range 4 {
 		same(fmt.Sprintf("unpackSeven%d", k), 0x7F<<(8*k))
 	}
-	u.bytesTable("unpackOctet", 32, func(i int) int { return i / 8 })
-	u.bytesTable("unpackBit", 32, func(i int) int { return 1 << (i % 8) })
-	u.bytesTable("unpackParity", 32, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
-	u.bytesTable("unpackHalves", 32, func(i int) int { return i / 16 * 4 * (1 - min(1, i%4)) })
-	u.bytesTable("unpackPairs", 32, func(i int) int { return i / 4 * 2 * (1 - min(1, i%4)) }) // 0, 2, 4, 6, 8 ...
-	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // four words, twice each
-	u.bytesTable("unpackTwiceMore", 32, func(i int) int { return 8 + i%16/4*2 + i%2 })
+	bytesTable(u.emitter, "unpackOctet", 32, func(i int) int { return i / 8 })
+	bytesTable(u.emitter, "unpackBit", 32, func(i int) int { return 1 << (i % 8) })
+	bytesTable(u.emitter, "unpackParity", 32, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
+	bytesTable(u.emitter, "unpackHalves", 32, func(i int) int { return i / 16 * 4 * (1 - min(1, i%4)) })
+	bytesTable(u.emitter, "unpackPairs", 32, func(i int) int { return i / 4 * 2 * (1 - min(1, i%4)) })
+	// Four words, each twice.
+	bytesTable(u.emitter, "unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })
+	bytesTable(u.emitter, "unpackTwiceMore", 32, func(i int) int { return 8 + i%16/4*2 + i%2 })
 	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	u.bytesTable("unpackIQ4", 32, func(i int) int { return values[i%16] })
+	bytesTable(u.emitter, "unpackIQ4", 32, func(i int) int { return values[i%16] })
 	// Deltas of four octets, indexed by four bits.
-	u.bytesTable("unpackDeltas", 16*32, func(i int) int { return 65 - i/32>>(i%32/8)&1*2 })
+	bytesTable(u.emitter, "unpackDeltas", 16*32, func(i int) int { return 65 - i/32>>(i%32/8)&1*2 })
 	for n, power := range []int{1, 3, 9, 27, 81} {
 		same(fmt.Sprintf("unpackPower%d", n), uint32(power)*0x00010001)
 	}
 	powers := [4]int{1, 3, 9, 27}
-	u.bytesTable("unpackPowers", 32, func(i int) int { return powers[i/8] * (1 - i%2) })
+	bytesTable(u.emitter, "unpackPowers", 32, func(i int) int { return powers[i/8] * (1 - i%2) })
 }
 
 // blocks writes the kernel of a format. body unpacks the block at R8 to DI.

@@ -4,7 +4,7 @@ package main
 //
 //	SI x   DI codes   DX scales   CX sums   R8 parts   R9 groups left
 //	Z31 all bits but the sign   Z30 127   Z29 least magnitude
-func (e *emitter) quantStart(name, doc string) {
+func quantStart(e *emitter, name, doc string) {
 	e.function(name, "blockQuantArgs", doc)
 	e.op(`
 		MOVQ blockQuantArgs_x(AX), SI
@@ -20,7 +20,7 @@ func (e *emitter) quantStart(name, doc string) {
 
 // inverse computes the largest magnitude in the lanes of register z, writes the scale, and leaves 127 divided by that
 // magnitude in Z28. It overwrites z+1.
-func (e *emitter) inverse(z int) {
+func inverse(e *emitter, z int) {
 	e.list(`
 		VEXTRACTI64X4 $1, Z{z}, Y{z+1}
 		VPMAXUD Y{z+1}, Y{z}, Y{z}
@@ -45,26 +45,26 @@ func (e *emitter) inverse(z int) {
 
 // codesOf quantises the sixteen values at an offset from SI and stores the codes. The codes remain in register z as
 // words.
-func (e *emitter) codesOf(at, z int) {
+func codesOf(e *emitter, at, z int) {
 	e.op("VMULPS %d(SI), Z28, Z%d", 4*at, z)
 	e.list(`
 		VCVTPS2DQ Z{z}, Z{z}
 		VPMOVSDB Z{z}, {at}(DI)`, "z", z, "at", at)
 }
 
-func (e *emitter) emitQuant32() {
-	e.words("quantMagnitude", 0x7FFFFFFF)
-	e.words("quantMost", 0x42FE0000) // 127
-	e.words("quantLeast", (127-100)<<23)
-	e.quantStart("blockQuant32avx512", "quantises groups of 32.")
+func emitQuant32(e *emitter) {
+	words(e, "quantMagnitude", 0x7FFFFFFF)
+	words(e, "quantMost", 0x42FE0000) // 127
+	words(e, "quantLeast", (127-100)<<23)
+	quantStart(e, "blockQuant32avx512", "quantises groups of 32.")
 	e.loop("group", "R9", func() {
 		e.op(`
 			VPANDD (SI), Z31, Z0
 			VPANDD 64(SI), Z31, Z1
 			VPMAXUD Z0, Z1, Z0`)
-		e.inverse(0)
-		e.codesOf(0, 2)
-		e.codesOf(16, 3)
+		inverse(e, 0)
+		codesOf(e, 0, 2)
+		codesOf(e, 16, 3)
 		// Codes beyond eight bits belong to a group that is not finite.
 		e.op(`
 			VPADDD Z2, Z3, Z2
@@ -84,8 +84,8 @@ func (e *emitter) emitQuant32() {
 	e.ret()
 }
 
-func (e *emitter) emitQuant256() {
-	e.quantStart("blockQuant256avx512", "quantises groups of 256.")
+func emitQuant256(e *emitter) {
+	quantStart(e, "blockQuant256avx512", "quantises groups of 256.")
 	e.op("VPBROADCASTD quantUpper<>(SB), Z27")
 	e.loop("group", "R9", func() {
 		for i := range 4 {
@@ -100,10 +100,10 @@ func (e *emitter) emitQuant256() {
 			VPMAXUD Z0, Z1, Z0
 			VPMAXUD Z2, Z3, Z2
 			VPMAXUD Z0, Z2, Z0`)
-		e.inverse(0)
+		inverse(e, 0)
 		t := tree{emitter: e, first: 18}
 		for i := range 16 {
-			e.codesOf(16*i, 1)
+			codesOf(e, 16*i, 1)
 			t.add(i, 1)
 		}
 		sums := t.out(0)
@@ -126,13 +126,13 @@ func (e *emitter) emitQuant256() {
 			ADDQ $32, R8`, sums, sums)
 	})
 	e.ret()
-	e.words("quantUpper", 0xFFFF0000)
+	words(e, "quantUpper", 0xFFFF0000)
 }
 
 // emitTurn writes the kernel that interleaves the words of sixteen rows, a line of each at a time.
 //
 //	SI rows   R9 bytes between them   DI interleaved   R8 lines left
-func (e *emitter) emitTurn() {
+func emitTurn(e *emitter) {
 	e.function("blockTurnavx512", "blockTurnArgs", "interleaves the words of sixteen rows.")
 	e.op(`
 		MOVQ blockTurnArgs_from(AX), SI
@@ -146,7 +146,7 @@ func (e *emitter) emitTurn() {
 				VMOVUPS (R10), Z%d
 				ADDQ R9, R10`, r)
 		}
-		for i, r := range e.transpose16() {
+		for i, r := range transpose16(e) {
 			e.op("VMOVUPS Z%d, %d(DI)", r, 64*i)
 		}
 		e.op(`

@@ -85,24 +85,24 @@ func rowTables(name string) (list [4]string) {
 	return list
 }
 
-func (e *emitter) emitRowDots() {
-	e.rowData()
+func emitRowDots(e *emitter) {
+	rowData(e)
 	for _, f := range rowFormats {
 		k := &rowDot{gridDot{emitter: e}, f}
 		k.write()
 	}
 }
 
-func (e *emitter) rowData() {
+func rowData(e *emitter) {
 	for q := range 4 {
 		run := func(i int) int { return i/32*8 + 2*q + i/16%2 } // the run of sixteen values that byte i belongs to
-		e.bytesTable(fmt.Sprintf("rowScales2K%d", q), 64, func(i int) int { return run(i) | i%2*0x80 })
-		e.bytesTable(fmt.Sprintf("rowScales3K%d", q), 64, func(i int) int { return run(i) | (1-i%2)*0x80 })
-		e.bytesTable(fmt.Sprintf("rowScales2S%d", q), 64, func(i int) int { return 4*q + i/16 | i%2*0x80 })
-		e.bytesTable(fmt.Sprintf("rowScales1S%d", q), 64, func(i int) int { return 2*(2*q+i/32) + i%2 })
+		bytesTable(e, fmt.Sprintf("rowScales2K%d", q), 64, func(i int) int { return run(i) | i%2*0x80 })
+		bytesTable(e, fmt.Sprintf("rowScales3K%d", q), 64, func(i int) int { return run(i) | (1-i%2)*0x80 })
+		bytesTable(e, fmt.Sprintf("rowScales2S%d", q), 64, func(i int) int { return 4*q + i/16 | i%2*0x80 })
+		bytesTable(e, fmt.Sprintf("rowScales1S%d", q), 64, func(i int) int { return 2*(2*q+i/32) + i%2 })
 	}
 	same := func(name string, word uint32) {
-		e.bytesTable(name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
+		bytesTable(e, name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
 	}
 	same("rowNibble", 0x0F0F0F0F)
 	same("rowTwo", 0x03030303)
@@ -110,10 +110,10 @@ func (e *emitter) rowData() {
 	same("rowThirty", 0x30303030)
 	same("row32", 0x20202020)
 	// Q3_K: the upper nibbles go to the upper half of a lane, and two bits to bits 4 and 5.
-	e.bytesTable("rowHalves", 16, func(i int) int { return []int{0, 4}[i/8] * (1 - min(1, i%8)) })
-	e.bytesTable("rowRotate", 16, func(i int) int { return []int{4, 2, 0, 30}[i/4] * (1 - min(1, i%4)) })
+	bytesTable(e, "rowHalves", 16, func(i int) int { return []int{0, 4}[i/8] * (1 - min(1, i%8)) })
+	bytesTable(e, "rowRotate", 16, func(i int) int { return []int{4, 2, 0, 30}[i/4] * (1 - min(1, i%4)) })
 	// Right shifts of words; the shifts are larger in the upper half of a register.
-	e.bytesTable("rowUpper4", 64, func(i int) int { return i / 32 * 4 * (1 - i%2) })
+	bytesTable(e, "rowUpper4", 64, func(i int) int { return i / 32 * 4 * (1 - i%2) })
 	same("rowEighth", 0x3E000000)
 	same("rowOnes", 0x01010101)
 	same("rowLowByte", 0x00FF00FF)
@@ -128,15 +128,15 @@ func (e *emitter) rowData() {
 	same("rowScales1M", 0x0E0E0E0E)
 	same("rowDelta", 0x08000800)
 	same("rowTwos", 0x02020202)
-	e.bytesTable("rowOctets1M", 64, func(i int) int { return i/4 | (1-i%2)*0x80 })
-	e.bytesTable("rowShifts1M", 8, func(i int) int { return i / 2 % 2 * 4 * (1 - i%2) })
+	bytesTable(e, "rowOctets1M", 64, func(i int) int { return i/4 | (1-i%2)*0x80 })
+	bytesTable(e, "rowShifts1M", 8, func(i int) int { return i / 2 % 2 * 4 * (1 - i%2) })
 	// Upper bits of indices: those of octet 4g + k are in byte, or word, g.
-	e.bytesTable("rowOctets2S", 64, func(i int) int { return i/8 | (1-i%2)*0x80 })
-	e.bytesTable("rowShifts2S", 8, func(i int) int { return i / 2 * 2 * (1 - i%2) })
-	e.bytesTable("rowOctets1S", 64, func(i int) int { return 2*(i/8) + i%2 })
-	e.bytesTable("rowShifts1S", 8, func(i int) int { return i / 2 * 3 * (1 - i%2) })
-	e.bytesTable("rowTwice2S", 16, func(i int) int { return i / 2 })
-	e.bytesTable("rowTwice1S", 32, func(i int) int { return 2*(i/4) + i%2 })
+	bytesTable(e, "rowOctets2S", 64, func(i int) int { return i/8 | (1-i%2)*0x80 })
+	bytesTable(e, "rowShifts2S", 8, func(i int) int { return i / 2 * 2 * (1 - i%2) })
+	bytesTable(e, "rowOctets1S", 64, func(i int) int { return 2*(i/8) + i%2 })
+	bytesTable(e, "rowShifts1S", 8, func(i int) int { return i / 2 * 3 * (1 - i%2) })
+	bytesTable(e, "rowTwice2S", 16, func(i int) int { return i / 2 })
+	bytesTable(e, "rowTwice1S", 32, func(i int) int { return 2*(i/4) + i%2 })
 }
 
 func (k *rowDot) write() {
@@ -251,7 +251,7 @@ func (k *rowDot) one(r int, s *set) {
 	k.in(s, `
 		MOVQ %d(R14), ROW
 		ADDQ BX, ROW`, 8*r)
-	k.prefetch(s.row, k.r.bytes)
+	prefetch(k.gridDot.emitter, s.row, k.r.bytes)
 	k.in(s, "ADDQ $%d, R13", k.r.bytes)
 	switch {
 	case k.r.mins:

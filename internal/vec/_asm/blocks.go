@@ -70,8 +70,8 @@ const (
 )
 
 // emitBlocks writes the kernels that multiply few rows of x directly by packed blocks.
-func (e *emitter) emitBlocks() {
-	e.blockData()
+func emitBlocks(e *emitter) {
+	blockData(e)
 	for _, f := range slices.Concat(blockFormats, nibbleFormats, plainFormats) {
 		if f == plain32 {
 			continue // these formats have only AVX2 kernels
@@ -85,61 +85,61 @@ func (e *emitter) emitBlocks() {
 			}
 		}
 	}
-	e.emitQuant32()
-	e.emitQuant256()
-	e.emitTurn()
+	emitQuant32(e)
+	emitQuant256(e)
+	emitTurn(e)
 }
 
 // emitBlockTiles writes the kernels for many rows of x.
-func (e *emitter) emitBlockTiles() {
-	e.blockData()
+func emitBlockTiles(e *emitter) {
+	blockData(e)
 	for _, f := range blockFormats {
-		e.emitBlockFill(f)
+		emitBlockFill(e, f)
 	}
-	e.emitTilesOf32()
-	e.emitTilesOf256(q4k)
-	e.emitTilesOf256(q6k)
+	emitTilesOf32(e)
+	emitTilesOf256(e, q4k)
+	emitTilesOf256(e, q6k)
 }
 
-func (e *emitter) blockData() {
-	e.words("blockNibble", 0x0F0F0F0F)
-	e.words("blockSign", 0x80808080)
-	e.words("blockUpper", 0x30303030)
-	e.words("blockSix", 0x3F3F3F3F)
-	e.words("blockEight", 0x08080808)
-	e.words("blockSeven", 0x00070007)
-	e.words("blockLow7", 0x7F7F7F7F)
-	e.words("blockLowByte", 0x00FF00FF)
-	e.wordTable("blockHalves", func(i int) int { return i / 16 * 4 })      // 0 then 4
-	e.wordTable("blockQuarters", func(i int) int { return i / 8 % 2 * 4 }) // 0, 4, 0, 4
-	e.wordTable("blockLeft", func(i int) int { return 4 - i/16*2 })        // 4 then 2
-	e.wordTable("blockRight", func(i int) int { return i / 16 * 2 })       // 0 then 2
+func blockData(e *emitter) {
+	words(e, "blockNibble", 0x0F0F0F0F)
+	words(e, "blockSign", 0x80808080)
+	words(e, "blockUpper", 0x30303030)
+	words(e, "blockSix", 0x3F3F3F3F)
+	words(e, "blockEight", 0x08080808)
+	words(e, "blockSeven", 0x00070007)
+	words(e, "blockLow7", 0x7F7F7F7F)
+	words(e, "blockLowByte", 0x00FF00FF)
+	wordTable(e, "blockHalves", func(i int) int { return i / 16 * 4 })      // 0 then 4
+	wordTable(e, "blockQuarters", func(i int) int { return i / 8 % 2 * 4 }) // 0, 4, 0, 4
+	wordTable(e, "blockLeft", func(i int) int { return 4 - i/16*2 })        // 4 then 2
+	wordTable(e, "blockRight", func(i int) int { return i / 16 * 2 })       // 0 then 2
 	values := [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 	plain, raised := make([]byte, 64), make([]byte, 64)
 	for i := range plain {
 		plain[i], raised[i] = byte(values[i%16]), byte(values[i%16]+16)
 	}
-	e.words("blockSixteen", 0x10101010)
+	words(e, "blockSixteen", 0x10101010)
 	iq4 := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	e.bytesTable("blockIQ4Raised", 64, func(i int) int { return iq4[i%16] + 128 })
-	e.table("blockE2M1", plain)
-	e.table("blockE2M1Raised", raised)
+	bytesTable(e, "blockIQ4Raised", 64, func(i int) int { return iq4[i%16] + 128 })
+	table(e, "blockE2M1", plain)
+	table(e, "blockE2M1Raised", raised)
 	for q := range 4 {
 		// The words are scales 0 to 3, minimums 0 to 3, scales 4 to 7, minimums 4 to 7.
-		e.wordTable(fmt.Sprintf("blockScales4K%d", q), func(i int) int { return scaleWord(2*q + i/16) })
-		e.wordTable(fmt.Sprintf("blockScales6K%d", q), func(i int) int { return 4*q + i/8 })
+		wordTable(e, fmt.Sprintf("blockScales4K%d", q), func(i int) int { return scaleWord(2*q + i/16) })
+		wordTable(e, fmt.Sprintf("blockScales6K%d", q), func(i int) int { return 4*q + i/8 })
 	}
-	e.wordTable("blockMinsOver", func(i int) int { return 4 + scaleWord(i%8) })
+	wordTable(e, "blockMinsOver", func(i int) int { return 4 + scaleWord(i%8) })
 	bf16 := make([]byte, 128)
 	for i := range 64 {
 		v := bf16OfInt(i)
 		bf16[2*i], bf16[2*i+1] = byte(v), byte(v>>8)
 	}
-	e.table("blockMinBF16", bf16)
-	e.words("blockSubnormal", 0x00200000)
-	e.words("blockOne", 1)
-	e.words("blockTwo", 2)
-	e.words("blockByte", 0xFF)
+	table(e, "blockMinBF16", bf16)
+	words(e, "blockSubnormal", 0x00200000)
+	words(e, "blockOne", 1)
+	words(e, "blockTwo", 2)
+	words(e, "blockByte", 0xFF)
 }
 
 // scaleWord returns the word of scale j.
@@ -158,16 +158,16 @@ func bf16OfInt(v int) int {
 }
 
 // wordTable writes a vector of 32 words.
-func (e *emitter) wordTable(name string, word func(i int) int) {
+func wordTable(e *emitter, name string, word func(i int) int) {
 	data := make([]byte, 64)
 	for i := range 32 {
 		data[2*i], data[2*i+1] = byte(word(i)), byte(word(i)>>8)
 	}
-	e.table(name, data)
+	table(e, name, data)
 }
 
 // blockConstants loads the registers that unpacking needs.
-func (e *emitter) blockConstants(f blockFormat, raised bool) {
+func blockConstants(e *emitter, f blockFormat, raised bool) {
 	load := func(name string, z int) { e.op("VMOVDQU64 %s<>(SB), Z%d", name, z) }
 	switch f {
 	case q80:
@@ -211,7 +211,7 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 }
 
 // blockRow sets R8 to the address of the step in row r and prefetches bytes of a later step.
-func (e *emitter) blockRow(f blockFormat, r int) {
+func blockRow(e *emitter, f blockFormat, r int) {
 	e.op(`
 		MOVQ blockArgs_rows+%d(AX), R8
 		ADDQ BX, R8`, 8*r)
@@ -222,7 +222,7 @@ func (e *emitter) blockRow(f blockFormat, r int) {
 
 // unpackPair writes the codes of a pair of blocks of 32 values to register z. If raised is set, an offset is added to
 // them, so that they are unsigned.
-func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
+func unpackPair(e *emitter, f blockFormat, z int, raised bool) {
 	switch f {
 	case q80:
 		e.op("VMOVDQU %d(R8), Y%d", f.bytes-32, z)
@@ -255,7 +255,7 @@ func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 }
 
 // scalesOf writes the integer scales, and for Q4_K the minimums, of the step at R8 to register z as words.
-func (e *emitter) scalesOf(f blockFormat, z int) {
+func scalesOf(e *emitter, f blockFormat, z int) {
 	if f.plain() {
 		e.op("VMOVDQU %d(R8), Y%d", plainScales, z)
 		return
@@ -284,7 +284,7 @@ func (e *emitter) scalesOf(f blockFormat, z int) {
 
 // quarters calls use for each 64 codes of the step at R8, in order, in a register from z on. It overwrites six
 // registers.
-func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
+func quarters(e *emitter, f blockFormat, z int, use func(quarter, reg int)) {
 	if f.plain() {
 		for q := range 4 {
 			e.op("VMOVDQU64 %d(R8), Z%d", 64*q, z+q)
@@ -323,7 +323,7 @@ func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
 // gatherScales writes the float32 scales of sixteen blocks to register z and overwrites z+1; the scales of Q4_K's
 // minimums go to register mins. second selects the second block of a pair. R9 is the address of the step in the first
 // row.
-func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int) {
+func gatherScales(e *emitter, f blockFormat, second bool, z, mins, offsets int) {
 	at := "(R9)"
 	switch {
 	case f == q6k:
@@ -346,11 +346,11 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 	e.op(`
 		KXNORW K1, K1, K1
 		VPGATHERDD %s(Z%d*1), K1, Z%d`, at, offsets, z)
-	e.widenScales(f, z, mins)
+	widenScales(e, f, z, mins)
 }
 
 // widenScales converts the dwords that contain the scales of sixteen blocks to float32 scales.
-func (e *emitter) widenScales(f blockFormat, z, mins int) {
+func widenScales(e *emitter, f blockFormat, z, mins int) {
 	switch f {
 	case mxfp4:
 		e.op(`
@@ -377,7 +377,7 @@ func (e *emitter) widenScales(f blockFormat, z, mins int) {
 }
 
 // blockStart loads the registers that all kernels over blocks use.
-func (e *emitter) blockStart() {
+func blockStart(e *emitter) {
 	e.op(`
 		XORQ BX, BX
 		MOVQ blockArgs_ahead(AX), R13

@@ -11,10 +11,10 @@ import "fmt"
 // A value of Q4_K or Q6_K times its integer scale has two parts of eight bits: the upper one counts 2^3 or 2^7.
 //
 //	DI panel   SI scales   CX minimums   Z17 offsets of the rows
-func (e *emitter) emitBlockFill(f blockFormat) {
+func emitBlockFill(e *emitter, f blockFormat) {
 	e.function("blockFill"+f.name, "blockArgs", fmt.Sprintf("unpacks sixteen rows of %s.", f.name))
-	e.blockStart()
-	e.blockConstants(f, false)
+	blockStart(e)
+	blockConstants(e, f, false)
 	switch f {
 	case q4k:
 		e.op(`
@@ -42,24 +42,24 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 		e.at(more)
 	}
 	for r := range 16 {
-		e.blockRow(f, r)
+		blockRow(e, f, r)
 		switch {
 		case f.small():
-			e.unpackPair(f, r%4, false)
+			unpackPair(e, f, r%4, false)
 			e.op("VMOVDQU64 Z%d, %d(DI)", r%4, 64*r)
 		case f == q4k:
-			e.fill4K(r)
+			fill4K(e, r)
 		default:
-			e.fill6K(r)
+			fill6K(e, r)
 		}
 	}
 	e.op(`
 		MOVQ blockArgs_rows(AX), R9
 		ADDQ BX, R9`)
-	e.gatherScales(f, false, 0, 2, 17)
+	gatherScales(e, f, false, 0, 2, 17)
 	e.op("VMOVUPS Z0, (SI)")
 	if f.small() {
-		e.gatherScales(f, true, 0, 2, 17)
+		gatherScales(e, f, true, 0, 2, 17)
 		e.op(`
 			VMOVUPS Z0, 64(SI)
 			ADDQ $1024, DI`)
@@ -81,12 +81,12 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 
 // fill4K unpacks a block of row r. A scale is 8 times its upper three bits plus its lower three bits. The product of
 // either part and a value has at most seven bits, so that words can multiply two values at once.
-func (e *emitter) fill4K(r int) {
-	e.scalesOf(q4k, 0)
+func fill4K(e *emitter, r int) {
+	scalesOf(e, q4k, 0)
 	e.op(`
 		VPSRLW $3, Y0, Y1
 		VPANDD Y21, Y0, Y2`)
-	e.quarters(q4k, 3, func(q, z int) {
+	quarters(e, q4k, 3, func(q, z int) {
 		for part := range 2 {
 			e.op("VPERMW Z%d, Z%d, Z%d", 1+part, bkPerm+q, 9+part)
 			e.op("VPMULLW Z%d, Z%d, Z%d", 9+part, z, 9+part)
@@ -101,10 +101,10 @@ func (e *emitter) fill4K(r int) {
 
 // fill6K unpacks a block of row r: it computes the products of even and of odd values, separates their lower seven bits
 // from the upper bits, and interleaves even and odd.
-func (e *emitter) fill6K(r int) {
+func fill6K(e *emitter, r int) {
 	const low, low7 = 18, 19
-	e.scalesOf(q6k, 0)
-	e.quarters(q6k, 2, func(q, z int) {
+	scalesOf(e, q6k, 0)
+	quarters(e, q6k, 2, func(q, z int) {
 		e.op(`
 			VPERMW Z0, Z%d, Z8
 			VPSLLW $5, Z8, Z9`, bkPerm+q) // values are raised by 32
@@ -147,7 +147,7 @@ type blockTiles struct {
 
 func (k *blockTiles) write(doc string) {
 	k.function(k.name, "blockTileArgs", doc)
-	k.emit(ldtilecfg(memory{base: "AX"}))
+	emit(k.emitter, ldtilecfg(memory{base: "AX"}))
 	k.op(`
 		MOVQ blockTileArgs_units(AX), BX
 		MOVQ blockTileArgs_results(AX), R12
@@ -210,7 +210,7 @@ func (k *blockTiles) write(doc string) {
 		ADDQ $1024, R12
 		DECQ BX
 		JNZ %s`, unit)
-	k.emit(tilerelease())
+	emit(k.emitter, tilerelease())
 	k.ret()
 }
 
@@ -226,15 +226,15 @@ func (k *blockTiles) fetch() {
 // linesOf returns the number of lines of sixteen rows that one part of a step prefetches.
 func (f blockFormat) linesOf(parts int) int { return (16*f.stepBytes() + 64*parts - 1) / (64 * parts) }
 
-func (e *emitter) emitTilesOf32() {
+func emitTilesOf32(e *emitter) {
 	const a, b = 2, 4 // first of two tiles of weights, and of x
 	k := &blockTiles{emitter: e, name: "blockTiles32", parts: 2, lines: q80.linesOf(2)}
 	k.issue = func(i int) {
-		e.emit(tileload(memory{base: "DX", index: "R11", disp: 32 * i}, a+i))
-		e.emit(tileload(memory{base: "SI", index: "R11", disp: 512 * i}, b+i))
-		e.emit(tilezero(i))
-		e.emit(tdpbssd(b+i, a+i, i))
-		e.emit(tilestore(i, memory{base: "DI", index: "R11", disp: 1024 * i}))
+		emit(e, tileload(memory{base: "DX", index: "R11", disp: 32 * i}, a+i))
+		emit(e, tileload(memory{base: "SI", index: "R11", disp: 512 * i}, b+i))
+		emit(e, tilezero(i))
+		emit(e, tdpbssd(b+i, a+i, i))
+		emit(e, tilestore(i, memory{base: "DI", index: "R11", disp: 1024 * i}))
 		if i == 1 {
 			e.op(`
 				ADDQ $1024, DX
@@ -258,34 +258,34 @@ func (e *emitter) emitTilesOf32() {
 	k.write("units of x by a panel of pairs of blocks of 32.")
 }
 
-func (e *emitter) emitTilesOf256(f blockFormat) {
+func emitTilesOf256(e *emitter, f blockFormat) {
 	const upper, lower, x, mins, parts = 3, 4, 5, 6, 7
 	k := &blockTiles{emitter: e, name: "blockTiles" + f.name, parts: 4, lines: f.linesOf(4)}
 	k.issue = func(q int) {
 		if q == 0 {
-			e.emit(tilezero(0))
-			e.emit(tilezero(1))
+			emit(e, tilezero(0))
+			emit(e, tilezero(1))
 		}
-		e.emit(tileload(memory{base: "SI", index: "R11", disp: 1024 * q}, x))
-		e.emit(tileload(memory{base: "DX", index: "R11", disp: 2048 * q}, upper))
-		e.emit(tdpbssd(x, upper, 0))
-		e.emit(tileload(memory{base: "DX", index: "R11", disp: 2048*q + 1024}, lower))
-		e.emit(tdpbssd(x, lower, 1))
+		emit(e, tileload(memory{base: "SI", index: "R11", disp: 1024 * q}, x))
+		emit(e, tileload(memory{base: "DX", index: "R11", disp: 2048 * q}, upper))
+		emit(e, tdpbssd(x, upper, 0))
+		emit(e, tileload(memory{base: "DX", index: "R11", disp: 2048*q + 1024}, lower))
+		emit(e, tdpbssd(x, lower, 1))
 		if q < 3 {
 			return
 		}
 		if f == q4k {
-			e.emit(tileload(memory{base: "R13", index: "R11"}, mins))
-			e.emit(tileload(memory{base: "R14", index: "R11"}, parts))
-			e.emit(tilezero(2))
-			e.emit(tdpbf16ps(parts, mins, 2))
+			emit(e, tileload(memory{base: "R13", index: "R11"}, mins))
+			emit(e, tileload(memory{base: "R14", index: "R11"}, parts))
+			emit(e, tilezero(2))
+			emit(e, tdpbf16ps(parts, mins, 2))
 			e.op(`
 				ADDQ $1024, R13
 				ADDQ $512, R14`)
 		}
 		for t := range 3 {
 			if t < 2 || f == q4k {
-				e.emit(tilestore(t, memory{base: "DI", index: "R11", disp: 1024 * t}))
+				emit(e, tilestore(t, memory{base: "DI", index: "R11", disp: 1024 * t}))
 			}
 		}
 		e.op(`

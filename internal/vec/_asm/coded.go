@@ -82,7 +82,7 @@ func (m affine) data(e *emitter, name string) {
 	for i := range data {
 		data[i] = byte(m.rows[7-i%8])
 	}
-	e.table(name, data)
+	table(e, name, data)
 }
 
 func (m affine) apply(e *emitter, matrix, src, dst int) {
@@ -90,36 +90,36 @@ func (m affine) apply(e *emitter, matrix, src, dst int) {
 }
 
 // ordinaryData writes the constants that decode ordinary codes.
-func (e *emitter) ordinaryData() {
+func ordinaryData(e *emitter) {
 	highMap.data(e, "highMap")
 	lowMap.data(e, "lowMap")
 	markMap.data(e, "markMap")
-	e.words("extremeMarks", markLeast*0x01010101)
+	words(e, "extremeMarks", markLeast*0x01010101)
 }
 
-func (e *emitter) codedData() {
-	e.ordinaryData()
-	e.words("scaleBias", 127)
-	e.words("scaleLeast", (127-100)<<23)
-	e.words("scaleMost", (127+100)<<23)
+func codedData(e *emitter) {
+	ordinaryData(e)
+	words(e, "scaleBias", 127)
+	words(e, "scaleLeast", (127-100)<<23)
+	words(e, "scaleMost", (127+100)<<23)
 	lower := make([]byte, 64)
 	for i := range lower {
 		lower[i] = byte(i%16/4*4 + i%2)
 	}
-	e.table("twice", lower)
+	table(e, "twice", lower)
 	for i := range 2 {
 		rows, pairs := make([]byte, 64), make([]byte, 64)
 		for j := range 16 {
 			rows[4*j] = byte(8*i + j/2)
 			pairs[4*j] = byte(j/8*8 + 4*i + j%8/2)
 		}
-		e.table(fmt.Sprintf("rowsTwice%d", i), rows)
-		e.table(fmt.Sprintf("pairsTwice%d", i), pairs)
+		table(e, fmt.Sprintf("rowsTwice%d", i), rows)
+		table(e, fmt.Sprintf("pairsTwice%d", i), pairs)
 	}
 }
 
 // ordinaryMaps loads the registers that decoding needs throughout a kernel.
-func (e *emitter) ordinaryMaps() {
+func ordinaryMaps(e *emitter) {
 	e.op(`
 		VMOVDQU64 highMap<>(SB), Z%d
 		VMOVDQU64 lowMap<>(SB), Z%d
@@ -128,7 +128,7 @@ func (e *emitter) ordinaryMaps() {
 }
 
 // unpackOrdinary decodes 64 ordinary codes in register c to bfloat16 in registers to and to+1. It overwrites t.
-func (e *emitter) unpackOrdinary(c, t, to int) {
+func unpackOrdinary(e *emitter, c, t, to int) {
 	lowMap.apply(e, zLowMap, c, t)
 	highMap.apply(e, zHighMap, c, c)
 	e.list(`
@@ -224,7 +224,7 @@ func (c *coded) rows(first, rows int, last bool) {
 			markMap.apply(c.emitter, zMarkMap, z+2, z+3)
 			c.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
 		}
-		c.unpackOrdinary(z+2, z+3, z)
+		unpackOrdinary(c.emitter, z+2, z+3, z)
 		if c.scaled {
 			c.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row, z+2)
 			c.list(`

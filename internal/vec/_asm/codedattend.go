@@ -10,12 +10,12 @@ func (c *coded) emitScores() {
 	refused := c.label("refused")
 	c.function("attendScores"+c.name+"amx", "attendScoreArgs",
 		"products of 64 x groups "+c.doc+", at any places, and 16 heads.")
-	c.scoresOpen()
+	scoresOpen(c.emitter)
 	c.op("MOVQ attendScoreArgs_at(AX), R8")
 	if c.scaled {
 		c.exponents(refused)
 	}
-	c.ordinaryMaps()
+	ordinaryMaps(c.emitter)
 	c.op(`
 		MOVQ attendScoreArgs_marks(AX), R15
 		MOVQ attendScoreArgs_tiles(AX), R11
@@ -29,7 +29,7 @@ func (c *coded) emitScores() {
 		MOVQ attendScoreArgs_query(AX), DX
 		MOVQ $7, BX`)
 	for t := range 4 {
-		c.emit(tilezero(t))
+		emit(c.emitter, tilezero(t))
 	}
 	c.at(round)
 	c.round(func(first, rows int) { c.rows(first, rows, false) })
@@ -56,20 +56,20 @@ func (c *coded) emitScores() {
 	}
 	c.op("JMP %s", round)
 	c.at(end)
-	c.scoresStore()
+	scoresStore(c.emitter)
 	c.op(`
 		DECQ CX
 		JMP %s`, group)
 	c.at(last)
 	c.round(func(int, int) {})
-	c.scoresStore()
+	scoresStore(c.emitter)
 	c.op("MOVQ R14, attendScoreArgs_fetch(AX)")
-	c.emit(tilerelease())
+	emit(c.emitter, tilerelease())
 	c.ret()
 	if c.scaled {
 		c.at(refused)
 		c.op("MOVQ $1, attendScoreArgs_nan(AX)")
-		c.emit(tilerelease())
+		emit(c.emitter, tilerelease())
 		c.ret()
 	}
 }
@@ -89,11 +89,11 @@ func (c *coded) next() {
 func (c *coded) round(decode func(first, rows int)) {
 	const eighth = codedRounds / 8
 	for step := range 2 {
-		c.scoreStep(step, func(i int) memory {
+		scoreStep(c.emitter, step, func(i int) memory {
 			return memory{base: "R9", index: "R10", disp: step*codedSlot/2 + i*tileBytes}
 		}, func(i int) {
 			if i%2 == 0 {
-				c.fetchRow("R14", "attendScoreArgs_memory", c.lines)
+				fetchRow(c.emitter, "R14", "attendScoreArgs_memory", c.lines)
 			}
 			decode((4*step+i)*eighth, eighth)
 		})
@@ -110,7 +110,7 @@ func (c *coded) emitValues() {
 	c.function("attendValues"+c.name+"amx", "attendValueArgs",
 		"out += weights * "+c.doc+", for 16 heads and 512 columns.")
 	c.op("MOVQ attendValueArgs_shapes(AX), R10")
-	c.emit(ldtilecfg(memory{base: "R10"}))
+	emit(c.emitter, ldtilecfg(memory{base: "R10"}))
 	c.op(`
 		MOVQ attendValueArgs_rows(AX), SI
 		MOVQ attendValueArgs_fetch(AX), BX
@@ -118,7 +118,7 @@ func (c *coded) emitValues() {
 		MOVQ attendValueArgs_tiles(AX), R11
 		LEAQ %d(R11), R9
 		MOVQ $64, R10`, 4*tileBytes)
-	c.ordinaryMaps()
+	ordinaryMaps(c.emitter)
 	first := func() {
 		c.op(`
 			MOVQ attendValueArgs_at(AX), R8
@@ -133,7 +133,7 @@ func (c *coded) emitValues() {
 	}
 	columns, groups, wrapped, same := c.label("columns"), c.label("groups"), c.label("wrapped"), c.label("same")
 	c.at(columns)
-	c.valuesBegin()
+	valuesBegin(c.emitter)
 	c.at(groups)
 	c.note("The group to be decoded: the next one, or the first of the next columns.")
 	c.op(`
@@ -157,14 +157,14 @@ func (c *coded) emitValues() {
 	c.at(wrapped)
 	first()
 	c.at(same)
-	c.valuesStep("R9", func(quarter int) {
+	valuesStep(c.emitter, "R9", func(quarter int) {
 		if quarter%2 == 0 {
-			c.fetchRow("BX", "attendValueArgs_memory", c.lines)
+			fetchRow(c.emitter, "BX", "attendValueArgs_memory", c.lines)
 		}
 		for row := 8 * quarter; row < 8*quarter+8; row += markRows {
 			c.pairs(row)
 		}
 	})
 	c.op("JNZ %s", groups)
-	c.valuesEnd(columns)
+	valuesEnd(c.emitter, columns)
 }

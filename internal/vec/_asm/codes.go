@@ -31,7 +31,7 @@ func bf16OfCode(c int) int {
 }
 
 // codeTablesData writes the tables.
-func (e *emitter) codeTablesData() {
+func codeTablesData(e *emitter) {
 	for _, t := range []struct {
 		name  string
 		shift int
@@ -40,22 +40,22 @@ func (e *emitter) codeTablesData() {
 		for c := range data {
 			data[c] = byte(bf16OfCode(c) >> t.shift)
 		}
-		e.table(t.name, data)
+		table(e, t.name, data)
 	}
-	e.codeSignData()
+	codeSignData(e)
 }
 
 // codeSignData writes the sign bit of every byte.
-func (e *emitter) codeSignData() {
+func codeSignData(e *emitter) {
 	sign := make([]byte, 64)
 	for i := range sign {
 		sign[i] = 0x80
 	}
-	e.table("codeSign", sign)
+	table(e, "codeSign", sign)
 }
 
 // table writes read-only bytes.
-func (e *emitter) table(name string, data []byte) {
+func table(e *emitter, name string, data []byte) {
 	e.raw("")
 	for i := 0; i < len(data); i += 8 {
 		var v uint64
@@ -68,7 +68,7 @@ func (e *emitter) table(name string, data []byte) {
 }
 
 // codeTables loads the decoder's registers.
-func (e *emitter) codeTables() {
+func codeTables(e *emitter) {
 	e.op(`
 		VMOVDQU64 codeHigh<>(SB), Z%d
 		VMOVDQU64 codeHigh<>+64(SB), Z%d
@@ -82,12 +82,12 @@ type codeRegisters struct{ low, high, sign int }
 
 // decodeCodes decodes the 64 codes in register c to bfloat16: the first eight of every 128-bit lane in register c, and
 // the other eight in register t. It overwrites u.
-func (e *emitter) decodeCodes(c, t, u int) {
-	e.unpackCodes(codeRegisters{low: codeLow, high: codeHigh, sign: codeSign}, c, t, u)
+func decodeCodes(e *emitter, c, t, u int) {
+	unpackCodes(e, codeRegisters{low: codeLow, high: codeHigh, sign: codeSign}, c, t, u)
 }
 
 // unpackCodes is decodeCodes with tables in the given registers.
-func (e *emitter) unpackCodes(r codeRegisters, c, t, u int) {
+func unpackCodes(e *emitter, r codeRegisters, c, t, u int) {
 	e.op("VMOVDQA64 Z%d, Z%d", c, t)
 	e.op("VPERMI2B Z%d, Z%d, Z%d", r.high+1, r.high, t)
 	e.op("VMOVDQA64 Z%d, Z%d", c, u)
@@ -102,12 +102,12 @@ func (e *emitter) unpackCodes(r codeRegisters, c, t, u int) {
 // last 32 in t.
 const inOrder = "codeOrder"
 
-func (e *emitter) inOrderData() {
+func inOrderData(e *emitter) {
 	data := make([]byte, 64)
 	for i, q := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
 		data[8*i] = byte(q)
 	}
-	e.table(inOrder, data)
+	table(e, inOrder, data)
 }
 
 // at16 returns the address of 16 bytes from a base register.

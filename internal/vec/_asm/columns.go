@@ -10,22 +10,22 @@ import (
 // rounded number and the rounding error. The two parts are separate columns, whose sums are added in the end. Sixteen
 // rows are a tile of first parts and one of second parts; a tile of fewer rows has the columns of all second parts
 // after those of the first.
-func (e *emitter) emitColumns() {
+func emitColumns(e *emitter) {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
 	e.constant("roundHalf", 0x8000)
 	e.constant("upperHalf", 0xFFFF0000)
 	for half, name := range []string{"lowerPairs", "upperPairs"} {
-		e.laneWords(name, func(i int) int { return 8*half + i/2 + i%2*16 })
+		laneWords(e, name, func(i int) int { return 8*half + i/2 + i%2*16 })
 	}
 	for _, o := range []order{ascending, halves} {
-		e.packSixteen(o, o.of("packSixteen"), true)
-		e.packFew("packEight", 8, o)
-		e.packFew("packFour", 4, o)
-		e.packOne(o)
-		e.packPlain(o)
+		packSixteen(e, o, o.of("packSixteen"), true)
+		packFew(e, "packEight", 8, o)
+		packFew(e, "packFour", 4, o)
+		packOne(e, o)
+		packPlain(e, o)
 	}
-	e.packSixteen(ascending, "splitSixteen", false)
+	packSixteen(e, ascending, "splitSixteen", false)
 	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
 		f.tiles(e)
 		f.strided(e)
@@ -33,16 +33,16 @@ func (e *emitter) emitColumns() {
 			f.wide(e)
 		}
 	}
-	e.foldStridedOne()
+	foldStridedOne(e)
 }
 
 // laneWords writes a constant of sixteen words.
-func (e *emitter) laneWords(name string, word func(i int) int) {
+func laneWords(e *emitter, name string, word func(i int) int) {
 	data := make([]byte, 64)
 	for i := range 16 {
 		binary.LittleEndian.PutUint32(data[4*i:], uint32(word(i)))
 	}
-	e.table(name, data)
+	table(e, name, data)
 }
 
 // order is the order of the elements of a row: steps of 32 adjacent elements, or pairs of steps that have the first and
@@ -64,7 +64,7 @@ func (o order) of(name string) string { return name + [...]string{"", "Halves"}[
 // its elements, size bytes each: two of float32 or one of bfloat16, twice as many
 // where several steps share them. SI is the offset in a row, DI the place to write;
 // out is the bytes of a step.
-func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
+func packLoop(e *emitter, o order, size, out int, body func(step int)) {
 	loop, full := e.label("loop"), e.label("full")
 	each := 64 / size // elements of a register
 	masks := min(32*o.turn()/each, 4)
@@ -112,7 +112,7 @@ func (o order) load(e *emitter, step, i int) {
 // split packs the 32 elements of a step of the row at BX as pairs into registers high and low. It uses registers 16 to
 // 23. A number that would round to infinity is truncated instead, with no remainder, so that infinity stays infinity
 // and no finite number becomes infinite; a NaN that truncation would turn into infinity is made quiet first.
-func (e *emitter) split(o order, step, high, low int) {
+func split(e *emitter, o order, step, high, low int) {
 	const zero, x, mask = 16, 21, 5
 	e.op("VPXORD Z%d, Z%d, Z%d", zero, zero, zero)
 	for i := range 2 {
@@ -127,13 +127,13 @@ func (e *emitter) split(o order, step, high, low int) {
 			KNOTW K{mask}, K{mask}`, "x", x, "top", top, "mask", mask, "zero", zero)
 		e.op("VSUBPS.Z Z%d, Z%d, K%d, Z%d", top, x, mask, rest)
 	}
-	e.emit(narrowPair(17, 18, high))
-	e.emit(narrowPair(19, 20, low))
+	emit(e, narrowPair(17, 18, high))
+	emit(e, narrowPair(19, 20, low))
 }
 
 // splitPlain is split for ascending elements if no number is near the largest: a number that would round to infinity
 // becomes NaN.
-func (e *emitter) splitPlain(high, low int) {
+func splitPlain(e *emitter, high, low int) {
 	for i := range 2 {
 		ascending.load(e, 0, i)
 		e.op(`
@@ -141,22 +141,22 @@ func (e *emitter) splitPlain(high, low int) {
 			VPANDD upperHalf<>(SB), Z%d, Z%d`, 17+i, 17+i, 17+i)
 		e.op("VSUBPS Z%d, Z21, Z%d", 17+i, 19+i)
 	}
-	e.emit(narrowPair(17, 18, high))
-	e.emit(narrowPair(19, 20, low))
+	emit(e, narrowPair(17, 18, high))
+	emit(e, narrowPair(19, 20, low))
 }
 
 // packSixteen writes a kernel that packs up to sixteen rows: two tiles for every step. Rows are first written to their
 // tile; then the tile is transposed in place, unless the rows are the left operand of tiles.
-func (e *emitter) packSixteen(o order, name string, transposed bool) {
-	e.packGroup(o, name, transposed, func(step int) { e.split(o, step, 0, 1) })
+func packSixteen(e *emitter, o order, name string, transposed bool) {
+	packGroup(e, o, name, transposed, func(step int) { split(e, o, step, 0, 1) })
 }
 
 // packGroup is packSixteen with a function that splits the elements of a step into registers 0 and 1.
-func (e *emitter) packGroup(o order, name string, transposed bool, split func(step int)) {
+func packGroup(e *emitter, o order, name string, transposed bool, split func(step int)) {
 	e.function(name, "packArgs",
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
 	e.op("KXORW K7, K7, K7") // words of second parts that are not zero
-	e.packLoop(o, 4, 2*1024, func(step int) {
+	packLoop(e, o, 4, 2*1024, func(step int) {
 		row := e.label("row")
 		e.op(`
 			MOVQ packArgs_count(AX), R10
@@ -181,7 +181,7 @@ func (e *emitter) packGroup(o order, name string, transposed bool, split func(st
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)
 			}
-			for c, r := range e.transpose16() {
+			for c, r := range transpose16(e) {
 				e.op("VMOVDQU64 Z%d, %d(DI)", r, 1024*part+64*c)
 			}
 		}
@@ -189,27 +189,27 @@ func (e *emitter) packGroup(o order, name string, transposed bool, split func(st
 }
 
 // packFew writes a kernel that packs eight rows or four: a line of a tile has a pair of each part of every row.
-func (e *emitter) packFew(name string, rows int, o order) {
+func packFew(e *emitter, name string, rows int, o order) {
 	e.function(o.of(name), "packArgs",
 		fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
 	line := map[int]string{8: "Z", 4: "Y"}[rows]
-	e.packLoop(o, 4, 2*16*4*rows, func(step int) {
+	packLoop(e, o, 4, 2*16*4*rows, func(step int) {
 		for r := range rows {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
-			e.split(o, step, r, rows+r)
+			split(e, o, step, r, rows+r)
 		}
-		for c, r := range e.transpose16() {
+		for c, r := range transpose16(e) {
 			e.op("VMOVDQU64 %s%d, %d(DI)", line, r, 8*rows*c)
 		}
 	})
 }
 
 // packOne writes a kernel that packs a single row: a line of a tile has a pair of each part.
-func (e *emitter) packOne(o order) {
+func packOne(e *emitter, o order) {
 	e.function(o.of("packOne"), "packArgs", "one row of float32 to steps of 16 lines of two pairs.")
 	e.op("MOVQ packArgs_rows(AX), BX")
-	e.packLoop(o, 4, 128, func(step int) {
-		e.split(o, step, 0, 1)
+	packLoop(e, o, 4, 128, func(step int) {
+		split(e, o, step, 0, 1)
 		for half, pairs := range []string{"lowerPairs", "upperPairs"} {
 			e.op(`
 				VMOVDQU64 %s<>(SB), Z2
@@ -220,9 +220,9 @@ func (e *emitter) packOne(o order) {
 }
 
 // packPlain writes a kernel that packs sixteen rows that are already bfloat16.
-func (e *emitter) packPlain(o order) {
+func packPlain(e *emitter, o order) {
 	e.function(o.of("packPlain"), "packArgs", "sixteen rows of bfloat16 to steps of 16 lines of 16 pairs.")
-	e.packLoop(o, 2, 1024, func(step int) {
+	packLoop(e, o, 2, 1024, func(step int) {
 		for r := range 16 {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
 			if o == ascending {
@@ -234,7 +234,7 @@ func (e *emitter) packPlain(o order) {
 			}
 			e.op("VSHUFI64X2 $%#x, Z17, Z16, Z%d", [2]int{0x88, 0xDD}[step], r)
 		}
-		for c, r := range e.transpose16() {
+		for c, r := range transpose16(e) {
 			e.op("VMOVDQU64 Z%d, %d(DI)", r, 64*c)
 		}
 	})
@@ -242,7 +242,7 @@ func (e *emitter) packPlain(o order) {
 
 // transpose16 transposes registers 0 to 15, rows of 16 words, and returns the register of each column. It overwrites
 // registers 16 to 31.
-func (e *emitter) transpose16() (column [16]int) {
+func transpose16(e *emitter) (column [16]int) {
 	// Interleaves words of two rows, then of four, so that lane l of register 4q+j holds column 4l+j of rows 4q to
 	// 4q+3.
 	for i := range 8 {

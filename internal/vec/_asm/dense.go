@@ -11,7 +11,7 @@ import (
 //	left     [groups of 16 rows, steps of 32, 2 parts] tiles of 16 lines of 32 elements
 //	right    [groups of 16 columns, steps of 32, 2 parts] tiles of 16 lines of 16 pairs
 //	scores   [16 rows, 256 keys] float32
-func (e *emitter) emitDense() {
+func emitDense(e *emitter) {
 	v := &vectors{e}
 	v.constants()
 	e.constant("roundHalf", 0x8000)
@@ -20,18 +20,18 @@ func (e *emitter) emitDense() {
 	for i := range 32 {
 		data[2*i] = byte(i/2 + i%2*16)
 	}
-	e.table("pairWords", data)
+	table(e, "pairWords", data)
 	for _, c := range belowConstants {
 		e.constant(c.name, c.word)
 	}
 	for _, groups := range []int{1, 2} {
-		e.emitParts(groups)
+		emitParts(e, groups)
 	}
-	e.packGroup(ascending, "denseQueries", false, func(int) { e.splitPlain(0, 1) })
-	e.packGroup(ascending, "denseKeyTiles", true, func(int) { e.splitPlain(0, 1) })
-	e.emitPairValues()
-	e.emitDenseSoftmax(v)
-	e.emitScaleRows()
+	packGroup(e, ascending, "denseQueries", false, func(int) { splitPlain(e, 0, 1) })
+	packGroup(e, ascending, "denseKeyTiles", true, func(int) { splitPlain(e, 0, 1) })
+	emitPairValues(e)
+	emitDenseSoftmax(e, v)
+	emitScaleRows(e)
 }
 
 // emitParts writes the product of groups of 16 rows by pairs of 16 columns. In every step of 32 the rounded numbers are
@@ -40,10 +40,10 @@ func (e *emitter) emitDense() {
 //
 //	AX arguments   BX, R13 rows   DX, R14 columns   SI, R12 first column of a pair, distance of columns
 //	DI, R15 sums   CX distance of their lines   R8 steps left   R9 pairs left   R10 distance of lines
-func (e *emitter) emitParts(groups int) {
+func emitParts(e *emitter, groups int) {
 	e.function(fmt.Sprintf("parts%d", groups), "partsArgs",
 		fmt.Sprintf("%d groups of 16 rows by pairs of 16 columns, all of two parts.", groups))
-	e.emit(ldtilecfg(memory{base: "AX"}))
+	emit(e, ldtilecfg(memory{base: "AX"}))
 	e.op(`
 		MOVQ partsArgs_right(AX), SI
 		MOVQ partsArgs_nextRight(AX), R12
@@ -78,20 +78,20 @@ func (e *emitter) emitParts(groups int) {
 		MOVQ partsArgs_steps(AX), R8
 		CMPQ partsArgs_fresh(AX), $0
 		JNE %s`, fresh)
-	each(func(group, column int) { e.emit(tileload(sum(group, column), 2*group+column)) })
+	each(func(group, column int) { emit(e, tileload(sum(group, column), 2*group+column)) })
 	e.op("JMP %s", begun)
 	e.at(fresh)
-	each(func(group, column int) { e.emit(tilezero(2*group + column)) })
+	each(func(group, column int) { emit(e, tilezero(2*group+column)) })
 	e.at(begun)
 
 	e.at(step)
 	rows := func(group, part int) {
-		e.emit(tileload(memory{base: left[group], index: "R10", disp: part * tileBytes}, tileW+group))
+		emit(e, tileload(memory{base: left[group], index: "R10", disp: part * tileBytes}, tileW+group))
 	}
 	columns := func(column, part int) {
-		e.emit(tileload(memory{base: right[column], index: "R10", disp: part * tileBytes}, tileX+column))
+		emit(e, tileload(memory{base: right[column], index: "R10", disp: part * tileBytes}, tileX+column))
 	}
-	times := func(group, column int) { e.emit(tdpbf16ps(tileX+column, tileW+group, 2*group+column)) }
+	times := func(group, column int) { emit(e, tdpbf16ps(tileX+column, tileW+group, 2*group+column)) }
 	rounded := func(part int) { // multiplies the rounded numbers of rows by one of the two parts of the columns
 		columns(0, part)
 		for group := range groups {
@@ -117,13 +117,13 @@ func (e *emitter) emitParts(groups int) {
 		DECQ R8
 		JNZ %s`, step)
 
-	each(func(group, column int) { e.emit(tilestore(2*group+column, sum(group, column))) })
+	each(func(group, column int) { emit(e, tilestore(2*group+column, sum(group, column))) })
 	e.op(`
 		LEAQ (SI)(R12*2), SI
 		ADDQ $128, DI
 		DECQ R9
 		JNZ %s`, pair)
-	e.emit(tilerelease())
+	emit(e, tilerelease())
 	e.ret()
 }
 
@@ -132,7 +132,7 @@ func (e *emitter) emitParts(groups int) {
 //
 //	AX arguments   SI rows   R11, R12 a pair   DX columns, in bytes   R10, DI a tile, its line
 //	R9 pairs left   CX tiles left   K3 numbers that are not finite
-func (e *emitter) emitPairValues() {
+func emitPairValues(e *emitter) {
 	e.function("pairValues", "pairArgs",
 		"32 rows of columns x 16 float32 to a step of two tiles for each 16; nan is set where one is not finite.")
 	e.op(`
@@ -152,7 +152,7 @@ func (e *emitter) emitPairValues() {
 				MOVQ 8(SI), R12
 				VMOVUPS (R11)(DX*1), Z0
 				VMOVUPS (R12)(DX*1), Z1`)
-			e.emit(narrowPair(0, 1, 2))
+			emit(e, narrowPair(0, 1, 2))
 			e.op(`
 				VPERMW Z2, Z15, Z2
 				VMOVDQU64 Z2, (DI)
@@ -164,7 +164,7 @@ func (e *emitter) emitPairValues() {
 				KORW K2, K3, K3
 				VSUBPS Z3, Z0, Z0
 				VSUBPS Z4, Z1, Z1`)
-			e.emit(narrowPair(0, 1, 2))
+			emit(e, narrowPair(0, 1, 2))
 			e.op(`
 				VPERMW Z2, Z15, Z2
 				VMOVDQU64 Z2, %d(DI)
@@ -187,7 +187,7 @@ func (e *emitter) emitPairValues() {
 //	AX arguments   SI, R11 scores of a row   R8 rows left   R9, R10 counts and other numbers of rows
 //	BX steps of 32 keys left   CX keys left   DI, R12 weights of a row   R13 steps of all rows left
 //	Z13 scale   Z15 what weights are relative to   Z14 their sum   K1, K3 keys that a row sees
-func (e *emitter) emitDenseSoftmax(v *vectors) {
+func emitDenseSoftmax(e *emitter, v *vectors) {
 	e.function("denseSoftmax", "denseSoftmaxArgs", "scores of 16 rows to weights.")
 	e.op("VBROADCASTSS denseSoftmaxArgs_scale(AX), Z13")
 	open := func() {
@@ -224,7 +224,7 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 		e.op(`
 			ANDQ $15, CX
 			JZ %s`, none)
-		e.lowMask("K1")
+		lowMask(e, "K1")
 		e.op(`
 			VMULPS (SI), Z13, Z0
 			VMAXPS Z0, Z5, K1, Z5`)
@@ -280,9 +280,9 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 			e.op(`
 				VMULPS %d(SI), Z13, Z0
 				VSUBPS Z15, Z0, Z0`, 64*i)
-			e.expBelow(6 + i)
+			expBelow(e, 6+i)
 		}
-		e.splitWeights()
+		splitWeights(e)
 		e.op(`
 			ADDQ $128, SI
 			DECQ BX
@@ -291,16 +291,16 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 		e.op(`
 			ANDQ $31, CX
 			JZ %s`, rest)
-		e.lowMask("K1")
+		lowMask(e, "K1")
 		e.op("KSHIFTRD $16, K1, K3")
 		for i, mask := range []string{"K1", "K3"} {
 			e.op(`
 				VMULPS.Z %d(SI), Z13, %s, Z0
 				VSUBPS Z15, Z0, Z0`, 64*i, mask)
-			e.expBelow(1)
+			expBelow(e, 1)
 			e.op("VMOVAPS.Z Z1, %s, Z%d", mask, 6+i)
 		}
-		e.splitWeights()
+		splitWeights(e)
 		e.op("DECQ R13")
 		e.at(rest)
 		e.op(`
@@ -329,7 +329,7 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 const denseKeys = 256
 
 // lowMask sets the lowest CX bits of a mask. CX is at most 31. It overwrites BX.
-func (e *emitter) lowMask(mask string) {
+func lowMask(e *emitter, mask string) {
 	e.op(`
 		MOVL $1, BX
 		SHLL CX, BX
@@ -359,7 +359,7 @@ var belowConstants = []struct {
 // expBelow writes the exponential of register 0, which is at most 0, to a register, and overwrites register 2. Numbers
 // below -86 are replaced by -86. The relative error is below 2^-20, less than the rounding error of splitting the
 // result.
-func (e *emitter) expBelow(to int) {
+func expBelow(e *emitter, to int) {
 	const least, magic, log2e, ln2, poly = belowFirst, belowFirst + 1, belowFirst + 2, belowFirst + 3, belowFirst + 4
 	e.op("VMAXPS Z0, Z%d, Z0", least) // NaN is preserved
 	e.op(`
@@ -376,7 +376,7 @@ func (e *emitter) expBelow(to int) {
 
 // splitWeights adds the weights in registers 6 and 7 to the sum in register 14. It writes their two parts to lines of
 // two tiles at DI and advances DI.
-func (e *emitter) splitWeights() {
+func splitWeights(e *emitter) {
 	for i := range 2 {
 		e.op(`
 			VADDPS Z%d, Z14, Z14
@@ -384,8 +384,8 @@ func (e *emitter) splitWeights() {
 		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", 8+i, 8+i)
 		e.op("VSUBPS Z%d, Z%d, Z%d", 8+i, 6+i, 6+i)
 	}
-	e.emit(narrowPair(8, 9, 10))
-	e.emit(narrowPair(6, 7, 11))
+	emit(e, narrowPair(8, 9, 10))
+	emit(e, narrowPair(6, 7, 11))
 	e.op(`
 		VMOVDQU64 Z10, (DI)
 		VMOVDQU64 Z11, %d(DI)
@@ -395,7 +395,7 @@ func (e *emitter) splitWeights() {
 // emitScaleRows writes the kernel that multiplies rows by one factor each.
 //
 //	AX arguments   SI, DI rows   R8 factors   R9 rows left   CX registers left   R11, R12 cursors
-func (e *emitter) emitScaleRows() {
+func emitScaleRows(e *emitter) {
 	e.function("scaleRows", "scaleRowsArgs", "rows of columns x 16 float32, times a factor of each.")
 	e.op(`
 		MOVQ scaleRowsArgs_from(AX), SI

@@ -10,14 +10,14 @@ const (
 // with an exponent each and 64 bfloat16, to a row of bfloat16.
 //
 //	AX arguments   SI codes   DX exponents   DI row   R8 an exponent
-func (e *emitter) emitEntry() {
+func emitEntry(e *emitter) {
 	const a, groups, ropeAt = "entryArgs_", 7, 448
 	e.function("entryamx", "entryArgs", "one V4 entry to bfloat16.")
 	e.op(`
 		MOVQ %sdata(AX), SI
 		MOVQ %sscales(AX), DX
 		MOVQ %srow(AX), DI`, a, a, a)
-	e.codeTables()
+	codeTables(e)
 	e.op(`
 		VMOVDQU64 %s<>(SB), Z%d
 		VMOVDQU64 magnitude<>(SB), Z%d
@@ -30,7 +30,7 @@ func (e *emitter) emitEntry() {
 			SHLQ $7, R8
 			VPBROADCASTW R8, Z%d
 			VPERMQ %d(SI), Z%d, Z0`, g, zScale, 64*g, zOrder)
-		e.addExponent(0, zScale)
+		addExponent(e, 0, zScale)
 		e.op(`
 			VMOVDQU64 Z0, %d(DI)
 			VMOVDQU64 Z1, %d(DI)`, 128*g, 128*g+64)
@@ -49,11 +49,11 @@ func (e *emitter) emitEntry() {
 
 // addExponent decodes the codes in register z and adds an exponent to all numbers except zeros. It updates the largest
 // code and overwrites z+1 and z+2.
-func (e *emitter) addExponent(z, exponent int) {
+func addExponent(e *emitter, z, exponent int) {
 	e.list(`
 		VPANDD Z{zCode}, Z{z}, Z{z+1}
 		VPMAXUB Z{z+1}, Z{zSeen}, Z{zSeen}`, "zCode", zCode, "z", z, "zSeen", zSeen)
-	e.decodeCodes(z, z+1, z+2)
+	decodeCodes(e, z, z+1, z+2)
 	for i := range 2 {
 		e.op("VPTESTMW Z%d, Z%d, K1", zMagnitude, z+i)
 		e.op("VPADDW Z%d, Z%d, K1, Z%d", exponent, z+i, z+i)

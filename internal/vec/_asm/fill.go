@@ -7,15 +7,15 @@ package main
 //	AX arguments   R8 row of w   R9 its place in the panel   R10 rows left
 //	SI, DI cursors in both       R11 bytes between steps     R12 steps left
 //	K1 what exists of the last, partial step
-func (e *emitter) emitFill() {
-	e.fillBF16()
-	e.fillFP8()
+func emitFill(e *emitter) {
+	fillBF16(e)
+	fillFP8(e)
 }
 
 const panelStep = 2048
 
 // fillRows writes the loop over rows; body processes one row.
-func (e *emitter) fillRows(body func()) {
+func fillRows(e *emitter, body func()) {
 	e.op(`
 		MOVQ fillArgs_w(AX), R8
 		MOVQ fillArgs_panel(AX), R9
@@ -36,7 +36,7 @@ func (e *emitter) fillRows(body func()) {
 }
 
 // fillSteps writes code that runs step R12 times, and then tail if the mask is not empty.
-func (e *emitter) fillSteps(step, tail func()) {
+func fillSteps(e *emitter, step, tail func()) {
 	loop, last, done := e.label("loop"), e.label("last"), e.label("done")
 	e.op(`
 		TESTQ R12, R12
@@ -54,11 +54,11 @@ func (e *emitter) fillSteps(step, tail func()) {
 	e.at(done)
 }
 
-func (e *emitter) fillBF16() {
+func fillBF16(e *emitter) {
 	e.function("fillBF16", "fillArgs", "rows of bfloat16; steps of 32 weights.")
 	e.op("MOVQ fillArgs_ahead(AX), R11")
-	e.fillRows(func() {
-		e.fillSteps(func() {
+	fillRows(e, func() {
+		fillSteps(e, func() {
 			e.op(`
 				VMOVDQU64 (SI), Z0
 				PREFETCHT1 (SI)(R11*1)
@@ -75,21 +75,21 @@ func (e *emitter) fillBF16() {
 
 // fillFP8 writes a kernel that widens codes by tables. The tables include NaN, and the weight's scale if it is a power
 // of two.
-func (e *emitter) fillFP8() {
+func fillFP8(e *emitter) {
 	e.function("fillFP8", "fillArgs",
 		"rows of e4m3 codes under one table; steps of 64 weights: first halves of sixteen, last ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
-	e.scaledTables("R8")
-	e.signBits("R8")
+	scaledTables(e, "R8")
+	signBits(e, "R8")
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	widen := func() {
-		e.decodeCodes(0, 1, 2)
+		decodeCodes(e, 0, 1, 2)
 		e.op(`
 			VMOVDQU64 Z0, (DI)
 			VMOVDQU64 Z1, %d(DI)`, panelStep)
 	}
-	e.fillRows(func() {
-		e.fillSteps(func() {
+	fillRows(e, func() {
+		fillSteps(e, func() {
 			e.op(`
 				VMOVDQU64 (SI), Z0
 				PREFETCHT1 (SI)(R11*1)`)
@@ -105,14 +105,14 @@ func (e *emitter) fillFP8() {
 }
 
 // scaledTables loads the decoder's registers from tables that include a scale: lower bytes, then upper bytes.
-func (e *emitter) scaledTables(base string) {
+func scaledTables(e *emitter, base string) {
 	for i, r := range []int{codeLow, codeLow + 1, codeHigh, codeHigh + 1} {
 		e.op("VMOVDQU64 %d(%s), Z%d", 64*i, base, r)
 	}
 }
 
 // signBits loads the decoder's register of sign bits, which does not depend on the scale.
-func (e *emitter) signBits(scratch string) {
+func signBits(e *emitter, scratch string) {
 	e.op(`
 		MOVL $0x80, %s
 		VPBROADCASTB %s, Z%d`, scratch, scratch, codeSign)

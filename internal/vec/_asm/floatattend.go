@@ -26,7 +26,7 @@ const (
 //	AX arguments   R9 to R13 lines that are prefetched (fetch)
 type floatAttend struct{ *emitter }
 
-func (e *emitter) emitFloatAttend() {
+func emitFloatAttend(e *emitter) {
 	(&vectors{e}).constants()
 	e.constant("accHalfMask"+e.name, 0xBFFFBFFF)
 	e.constant("accCodeMask"+e.name, 0x7F7F7F7F)

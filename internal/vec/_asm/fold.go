@@ -44,7 +44,7 @@ func (f fold) load(e *emitter, r int, at func(disp int) string) {
 
 // turn transposes the lines in registers 0 to 15 and returns the register of each row.
 func (f fold) turn(e *emitter) []int {
-	column := e.transpose16()
+	column := transpose16(e)
 	if f.rows < 16 {
 		for r := range f.rows {
 			e.op("VADDPS Z%d, Z%d, Z%d", column[f.rows+r], column[r], column[r])
@@ -54,7 +54,7 @@ func (f fold) turn(e *emitter) []int {
 }
 
 // storeRows stores registers as rows of y, or adds them to the rows, for as many rows as there are.
-func (e *emitter) storeRows(regs []int) {
+func storeRows(e *emitter, regs []int) {
 	add, done := e.label("add"), e.label("stored")
 	e.op(`
 		MOVQ foldArgs_rows(AX), R13
@@ -103,7 +103,7 @@ func (f fold) wide(e *emitter) {
 					ADDQ R9, R11`)
 			}
 			e.op("ADDQ $64, R12")
-			e.storeRows(f.turn(e))
+			storeRows(e, f.turn(e))
 		}
 	})
 }
@@ -118,14 +118,14 @@ func (f fold) strided(e *emitter) {
 			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(R11)", disp) })
 			e.op("ADDQ foldArgs_line(AX), R11")
 		}
-		e.storeRows(f.turn(e))
+		storeRows(e, f.turn(e))
 	})
 }
 
 // foldStridedOne writes the kernel like strided for one row of x: the sums of its two parts are adjacent.
-func (e *emitter) foldStridedOne() {
+func foldStridedOne(e *emitter) {
 	for part := range 2 {
-		e.laneWords(fmt.Sprintf("foldPart%d", part), func(i int) int { return 2*i + part })
+		laneWords(e, fmt.Sprintf("foldPart%d", part), func(i int) int { return 2*i + part })
 	}
 	e.function("foldStridedOne", "foldArgs", "sixteen pairs of sums to one row of 16.")
 	fold{}.loop(e, func() {
@@ -136,7 +136,7 @@ func (e *emitter) foldStridedOne() {
 				VPERMI2PS 64(SI), Z2, Z%d`, part, part, part)
 		}
 		e.op("VADDPS Z1, Z0, Z0")
-		e.storeRows([]int{0})
+		storeRows(e, []int{0})
 	})
 }
 
@@ -147,6 +147,6 @@ func (f fold) tiles(e *emitter) {
 		for r := range 16 {
 			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(SI)", disp+64*r) })
 		}
-		e.storeRows(f.turn(e))
+		storeRows(e, f.turn(e))
 	})
 }

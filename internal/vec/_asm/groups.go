@@ -12,7 +12,7 @@ import (
 //	AX arguments   CX, DX one, three strides of x   SI x   DI y   R8 row of w, R9 its cursor
 //	R10 scales of the row, R11 cursor   BX from scales to zero points   R12 groups left
 //	R13, R14 one, three strides of y   R15 blocks left of a group; with AVX-512 a group of nibbles has one block
-func (e *emitter) emitGroups() {
+func emitGroups(e *emitter) {
 	raised := make([]byte, 64)
 	for i := range raised {
 		v := []int{0, 1, 2, 3, 4, 6, 8, 12}[i%8]
@@ -21,11 +21,11 @@ func (e *emitter) emitGroups() {
 		}
 		raised[i] = byte(v + 12)
 	}
-	e.table("groupE2M1", raised[:e.bytes()])
+	table(e, "groupE2M1", raised[:e.bytes()])
 	e.constant("groupNibble", 0x0F0F0F0F)
 	e.constant("groupSign", 0x80808080)
 	e.constant("groupOnes", 0x00010001)
-	e.table("groupNoBit", bytes.Repeat([]byte{0xFF, 0xBF}, 8))
+	table(e, "groupNoBit", bytes.Repeat([]byte{0xFF, 0xBF}, 8))
 	for _, k := range []groupDot{{name: "U4"}, {name: "U4", zeros: true}, {name: "E2M1"}, {name: "U8"},
 		{name: "U8", zeros: true}, {name: "I8"}} {
 		for mr := 1; mr <= 4; mr++ {
@@ -33,8 +33,8 @@ func (e *emitter) emitGroups() {
 			k.write()
 		}
 	}
-	e.widenSmall("widenF16", "float16", "VCVTPH2PS (SI), V0", e.lanes*2)
-	e.widenSmall("widenU8", "bytes", "VPMOVZXBD (SI), V0\nVCVTDQ2PS V0, V0", e.lanes)
+	widenSmall(e, "widenF16", "float16", "VCVTPH2PS (SI), V0", e.lanes*2)
+	widenSmall(e, "widenU8", "bytes", "VPMOVZXBD (SI), V0\nVCVTDQ2PS V0, V0", e.lanes)
 }
 
 // groupDot writes a product kernel. Registers [0, mr) are its sums.
@@ -123,7 +123,7 @@ func (k *groupDot) write() {
 			k.op("ADDQ groupArgs_step(AX), R11")
 		})
 		for m := range k.mr {
-			k.foldOne(m, groupTemp)
+			foldOne(k.emitter, m, groupTemp)
 			k.op("VMULSS groupArgs_factor(AX), X%d, X%d", m, m)
 			k.op("VMOVSS X%d, %s", m, spaced("DI", "R13", "R14", "", 0, m))
 		}
@@ -236,7 +236,7 @@ func (k *groupDot) products(at func(disp int) string) {
 // widenSmall writes a kernel that turns numbers into float32, as many at a time as a register has lanes.
 //
 //	AX arguments   DI dst   SI a   CX steps left
-func (e *emitter) widenSmall(name, what, load string, bytes int) {
+func widenSmall(e *emitter, name, what, load string, bytes int) {
 	e.function(name+e.name, "vecArgs", "dst = a, from "+what+".")
 	e.op(`
 		MOVQ vecArgs_dst(AX), DI

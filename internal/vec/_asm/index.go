@@ -4,31 +4,31 @@ package main
 // tile accumulates the products of 128 elements in four steps: rows of A are
 // heads, B holds keys as pairs of elements, so that lanes run along the keys
 // and the sum over heads needs no folding.
-func (e *emitter) emitIndex() {
-	e.codeTablesData()
-	e.inOrderData()
-	e.ordinaryData()
-	e.emitIndexQuery()
-	e.emitAnyKeys()
-	e.emitIndexKeys()
-	e.emitIndexScores()
-	e.emitIndexOnce()
+func emitIndex(e *emitter) {
+	codeTablesData(e)
+	inOrderData(e)
+	ordinaryData(e)
+	emitIndexQuery(e)
+	emitAnyKeys(e)
+	emitIndexKeys(e)
+	emitIndexScores(e)
+	emitIndexOnce(e)
 }
 
 // emitIndexQuery writes the kernel that widens codes to bfloat16 in order.
 //
 //	AX arguments   SI codes   DI bfloat16   CX registers of 64 codes left
-func (e *emitter) emitIndexQuery() {
+func emitIndexQuery(e *emitter) {
 	e.function("indexQueryamx", "indexPackArgs", "widens steps x 64 codes at src to bfloat16 at dst.")
 	e.op(`
 		MOVQ indexPackArgs_src(AX), SI
 		MOVQ indexPackArgs_dst(AX), DI
 		MOVQ indexPackArgs_steps(AX), CX`)
-	e.codeTables()
+	codeTables(e)
 	e.op("VMOVDQU64 %s<>(SB), Z26", inOrder)
 	e.loop("loop", "CX", func() {
 		e.op("VPERMQ (SI), Z26, Z0")
-		e.decodeCodes(0, 1, 2)
+		decodeCodes(e, 0, 1, 2)
 		e.op(`
 			VMOVDQU64 Z0, (DI)
 			VMOVDQU64 Z1, 64(DI)
@@ -55,11 +55,11 @@ const (
 	headBytes = 256 // bfloat16 of one head
 )
 
-func (e *emitter) emitIndexScores() {
+func emitIndexScores(e *emitter) {
 	k := indexScores{e}
 	e.function("indexScoresamx", "indexScoreArgs", "scores pairs x 32 keys for one query.")
 	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
-	e.emit(ldtilecfg(memory{base: "R9"}))
+	emit(e, ldtilecfg(memory{base: "R9"}))
 	for _, f := range [][2]string{{"keys", "SI"}, {"scales", "BX"}, {"scores", "DI"}, {"products", "R14"},
 		{"pairs", "CX"}} {
 		e.op("MOVQ indexScoreArgs_%s(AX), %s", f[0], f[1])
@@ -88,7 +88,7 @@ func (e *emitter) emitIndexScores() {
 	for t := range 4 {
 		k.storeTile("R14", t)
 	}
-	e.emit(tilerelease())
+	emit(e, tilerelease())
 	k.passes(false, true)
 	k.storeLast()
 	e.ret()
@@ -147,20 +147,20 @@ func (k indexScores) multiply(step, query int, keep func(t int)) {
 	depth, t := step/4, step%4
 	g, b := t%2, t/2
 	if b == 0 {
-		k.emit(tileload(memory{base: "SI", index: "R9", disp: (4*g + depth) * tileBytes}, 4+g))
+		emit(k.emitter, tileload(memory{base: "SI", index: "R9", disp: (4*g + depth) * tileBytes}, 4+g))
 	}
 	if g == 0 {
-		k.emit(tileload(memory{base: "R11", index: "R10", disp: query + b*16*headBytes + depth*64}, 6+b))
+		emit(k.emitter, tileload(memory{base: "R11", index: "R10", disp: query + b*16*headBytes + depth*64}, 6+b))
 	}
 	if depth == 0 {
 		keep(t)
-		k.emit(tilezero(t))
+		emit(k.emitter, tilezero(t))
 	}
-	k.emit(tdpbf16ps(4+g, 6+b, t))
+	emit(k.emitter, tdpbf16ps(4+g, 6+b, t))
 }
 
 func (k indexScores) storeTile(base string, t int) {
-	k.emit(tilestore(t, memory{base: base, index: "R9", disp: t * tileBytes}))
+	emit(k.emitter, tilestore(t, memory{base: base, index: "R9", disp: t * tileBytes}))
 }
 
 // clear sets the sums to zero.

@@ -3,11 +3,11 @@ package main
 import "fmt"
 
 // emitIndexColumns writes the kernels of the indexer's scores of 64 keys, a lane for each key.
-func (e *emitter) emitIndexColumns() {
+func emitIndexColumns(e *emitter) {
 	e.constant("codeMask"+e.name, 0x7F7F7F7F)
 	e.constant("halfMask"+e.name, 0xBFFFBFFF)
-	e.indexLines()
-	e.indexHeads()
+	indexLines(e)
+	indexHeads(e)
 }
 
 // indexLines writes the kernel that turns 64 keys of 128 e4m3 into 128 lines of 64 float32, 2^-8 of their values.
@@ -16,7 +16,7 @@ func (e *emitter) emitIndexColumns() {
 //
 //	AX arguments   SI keys   DI lines   R8 halves   CX groups of 16 keys left   DX halves of the keys left
 //	before interleaving 31, 30 mask and largest of the codes   afterwards 31 mask of the halves
-func (e *emitter) indexLines() {
+func indexLines(e *emitter) {
 	const keys, keyBytes, lineBytes = 64, 128, 4 * 64
 	e.function("indexLines"+e.name, "indexLinesArgs", "64 keys of 128 e4m3 to 128 lines of 64 float32.")
 	e.op(`
@@ -82,7 +82,7 @@ func (e *emitter) indexLines() {
 //
 //	AX arguments   SI heads of the query   DI lines [128, 64]   R8 weights   R9 sums [64]
 //	BX, R10 cursors in lines and heads     CX steps left        R13 heads left
-func (e *emitter) indexHeads() {
+func indexHeads(e *emitter) {
 	const most, sums, zero, weight = 6, 24, 28, 29
 	e.function("indexHeads"+e.name, "indexHeadsArgs", "scores = scale * sum of w*max(0, products).")
 	e.op(`
@@ -102,7 +102,7 @@ func (e *emitter) indexHeads() {
 		e.op(`
 			CMPQ R13, $%d
 			JLT %s`, heads, fewer)
-		e.indexProducts(heads)
+		indexProducts(e, heads)
 		for v := range 4 {
 			e.op("VMOVUPS %d(R9), Z%d", 64*v, sums+v)
 		}
@@ -139,7 +139,7 @@ func (e *emitter) indexHeads() {
 }
 
 // indexProducts multiplies some heads by the lines of 64 keys.
-func (e *emitter) indexProducts(heads int) {
+func indexProducts(e *emitter, heads int) {
 	const dim, unroll = 128, 4
 	for i := range 4 * heads {
 		e.zero(i)

@@ -16,7 +16,7 @@ const (
 )
 
 // loadChunk leaves the codes of eight pairs in four registers from z+8 on; those from z on are used.
-func (e *emitter) loadChunk(at, z int) {
+func loadChunk(e *emitter, at, z int) {
 	for i := range 4 {
 		e.op("VMOVDQU %d(R13), X%d", at+i*keyBytes, z+i)
 		for lane := 1; lane < 4; lane++ {
@@ -33,9 +33,9 @@ func (e *emitter) loadChunk(at, z int) {
 }
 
 // widenChunk widens a chunk of a group, through registers 10 to 25.
-func (e *emitter) widenChunk(chunk int) {
+func widenChunk(e *emitter, chunk int) {
 	const z, t = 10, 22
-	e.loadChunk(16*chunk, z)
+	loadChunk(e, 16*chunk, z)
 	for i := range 4 {
 		codes := z + 8 + i
 		if i == 0 {
@@ -65,7 +65,7 @@ func (e *emitter) widenChunk(chunk int) {
 
 // emitAnyKeys writes the function that widens a chunk in which a code is zero, subnormal or NaN. It preserves all
 // registers except DX and vector registers 10 to 25.
-func (e *emitter) emitAnyKeys() {
+func emitAnyKeys(e *emitter) {
 	e.raw("")
 	e.raw("// The chunk DX of a group of keys with any codes.")
 	e.raw("TEXT anyKeys<>(SB), NOSPLIT, $0-0")
@@ -76,7 +76,7 @@ func (e *emitter) emitAnyKeys() {
 		ADDQ DX, R13
 		SHLQ $5, DX
 		ADDQ DX, R8`)
-	e.loadChunk(0, 10)
+	loadChunk(e, 0, 10)
 	for i := range 4 {
 		codes := 18 + i
 		for part, name := range []string{"codeHigh", "codeLow"} {
@@ -102,18 +102,18 @@ func (e *emitter) emitAnyKeys() {
 // emitIndexKeys writes the kernel that widens groups of keys.
 //
 //	AX arguments   R14 places of groups   CX groups left
-func (e *emitter) emitIndexKeys() {
+func emitIndexKeys(e *emitter) {
 	e.function("indexKeysamx", "indexPackArgs",
 		"widens steps groups of 16 keys, whose addresses are at src, to tiles of pairs at dst.")
 	e.op(`
 		MOVQ indexPackArgs_src(AX), R14
 		MOVQ indexPackArgs_dst(AX), R8
 		MOVQ indexPackArgs_steps(AX), CX`)
-	e.ordinaryMaps()
+	ordinaryMaps(e)
 	e.loop("loop", "CX", func() {
 		e.op("MOVQ (R14), R13")
 		for chunk := range keyChunks {
-			e.widenChunk(chunk)
+			widenChunk(e, chunk)
 		}
 		e.op(`
 			ADDQ $8, R14

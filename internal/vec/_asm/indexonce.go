@@ -11,12 +11,12 @@ package main
 //	Z0 to Z3 sums   Z4 to Z9 products and weights   Z31 zero   others as for keys
 type indexOnce struct{ indexScores }
 
-func (e *emitter) emitIndexOnce() {
+func emitIndexOnce(e *emitter) {
 	k := indexOnce{indexScores{e}}
 	e.function("indexOnceamx", "indexScoreArgs",
 		"scores pairs x 32 keys, whose groups are at the places, for one query of 64 heads.")
 	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
-	e.emit(ldtilecfg(memory{base: "R9"}))
+	emit(e, ldtilecfg(memory{base: "R9"}))
 	for _, f := range [][2]string{{"keys", "R8"}, {"scales", "BX"}, {"scores", "DI"}, {"products", "R15"},
 		{"pairs", "CX"}, {"query", "R11"}, {"weights", "R12"}, {"places", "R14"}} {
 		e.op("MOVQ indexScoreArgs_%s(AX), %s", f[0], f[1])
@@ -25,12 +25,12 @@ func (e *emitter) emitIndexOnce() {
 		MOVQ $64, R9
 		MOVQ $%d, R10
 		VPXORD Z31, Z31, Z31`, headBytes)
-	e.ordinaryMaps()
+	ordinaryMaps(e)
 	e.op("LEAQ %d(R8), SI", 2*groupBytes)
 	for range 2 {
 		k.group()
 		for chunk := range keyChunks {
-			e.widenChunk(chunk)
+			widenChunk(e, chunk)
 		}
 		e.op("ADDQ $%d, R8", groupBytes)
 	}
@@ -62,7 +62,7 @@ func (e *emitter) emitIndexOnce() {
 	for t := range 4 {
 		k.store(1, t)
 	}
-	e.emit(tilerelease())
+	emit(e, tilerelease())
 	k.clear()
 	for p := range 2 {
 		for row := range 16 {
@@ -90,7 +90,7 @@ func (k indexOnce) turn() {
 
 // store writes tile t of the products of a pass to memory.
 func (k indexOnce) store(pass, t int) {
-	k.emit(tilestore(t, memory{base: "R15", index: "R9", disp: (4*pass + t) * tileBytes}))
+	emit(k.indexScores.emitter, tilestore(t, memory{base: "R15", index: "R9", disp: (4*pass + t) * tileBytes}))
 }
 
 // sum adds one row of the products of a pass to the sums.
@@ -113,7 +113,7 @@ func (k indexOnce) pass(pass int, sum bool) {
 			for line := range 4 {
 				k.op("PREFETCHT1 %d(DX)", 64*(2*step+line))
 			}
-			k.widenChunk(step / 2)
+			widenChunk(k.indexScores.emitter, step/2)
 		}
 		for row := range k.rowsAt(step, true) {
 			if sum {

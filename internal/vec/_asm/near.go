@@ -16,25 +16,25 @@ const nearSlot = 4 * tileBytes
 //	AX arguments   SI memory, further along the rows with every round   R8 places of rows
 //	CX groups of 64 rows left   BX rounds left   DX query   DI scores
 //	R9 copied tiles   R10 distance of lines   R13 a row   R14 places of rows to fetch, or 0
-func (e *emitter) emitAttendScoresAt(name string, steps int) {
+func emitAttendScoresAt(e *emitter, name string, steps int) {
 	if steps%2 != 0 {
 		panic("a round takes two steps")
 	}
 	e.function(name, "attendScoreArgs",
 		fmt.Sprintf("products of 64 x groups rows of %d elements, at any places, and 16 heads.", 32*steps))
-	e.scoresOpen()
+	scoresOpen(e)
 	e.op(`
 		MOVQ attendScoreArgs_at(AX), R8
 		MOVQ attendScoreArgs_tiles(AX), R9
 		MOVQ attendScoreArgs_fetch(AX), R14`)
-	e.copyRows(0, 0, 0, 64)
+	copyRows(e, 0, 0, 0, 64)
 	loop, round, same := e.label("loop"), e.label("round"), e.label("same")
 	e.at(loop)
 	e.op(`
 		MOVQ attendScoreArgs_query(AX), DX
 		MOVQ $%d, BX`, steps/2)
 	for t := range 4 {
-		e.emit(tilezero(t))
+		emit(e, tilezero(t))
 	}
 	e.at(round)
 	slot := func(n int) func(i int) memory {
@@ -43,12 +43,12 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 	between := func(from, to int) func(i int) {
 		return func(i int) {
 			if i%2 == 0 {
-				e.fetchRow("R14", "attendScoreArgs_memory", steps)
+				fetchRow(e, "R14", "attendScoreArgs_memory", steps)
 			}
-			e.copyRows(from, to, 16*i, 16)
+			copyRows(e, from, to, 16*i, 16)
 		}
 	}
-	e.scoreStep(0, slot(0), between(64, 1))
+	scoreStep(e, 0, slot(0), between(64, 1))
 	e.op(`
 		ADDQ $128, SI
 		DECQ BX
@@ -58,22 +58,22 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 		MOVQ attendScoreArgs_rows(AX), SI
 		ADDQ $%d, R8`, 64*8)
 	e.at(same)
-	e.scoreStep(1, slot(1), between(0, 0))
+	scoreStep(e, 1, slot(1), between(0, 0))
 	e.op(`
 		ADDQ $%d, DX
 		TESTQ BX, BX
 		JNZ %s`, 4*tileBytes, round)
-	e.scoresStore()
+	scoresStore(e)
 	e.op(`
 		DECQ CX
 		JNZ %s
 		MOVQ R14, attendScoreArgs_fetch(AX)`, loop)
-	e.emit(tilerelease())
+	emit(e, tilerelease())
 	e.ret()
 }
 
 // copyRows copies 64 bytes of the given rows, out of 64, from byte from on, to the lines of the tiles of a slot.
-func (e *emitter) copyRows(from, slot, first, rows int) {
+func copyRows(e *emitter, from, slot, first, rows int) {
 	for row := first; row < first+rows; row++ {
 		z := row % 8
 		e.op(`
@@ -90,10 +90,10 @@ func (e *emitter) copyRows(from, slot, first, rows int) {
 //	AX arguments   SI memory and columns   R8 places of rows   R9 groups left of these columns
 //	R11, R12 tiles being filled, and the others   BX places of rows to fetch, or 0
 //	DI out   DX weights   CX groups left   R10 distance of lines   R13 to R15 rows
-func (e *emitter) emitAttendValues(name string, rowLines, every int) {
+func emitAttendValues(e *emitter, name string, rowLines, every int) {
 	e.function(name, "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
 	e.op("MOVQ attendValueArgs_shapes(AX), R10")
-	e.emit(ldtilecfg(memory{base: "R10"}))
+	emit(e, ldtilecfg(memory{base: "R10"}))
 	e.op(`
 		MOVQ attendValueArgs_rows(AX), SI
 		MOVQ attendValueArgs_at(AX), R8
@@ -104,11 +104,11 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 		MOVQ attendValueArgs_out(AX), DI
 		MOVQ $64, R10`, 4*tileBytes)
 	for pair := range 16 {
-		e.pairRows(pair)
+		pairRows(e, pair)
 	}
 	columns, groups, same := e.label("columns"), e.label("groups"), e.label("same")
 	e.at(columns)
-	e.valuesBegin()
+	valuesBegin(e)
 	e.at(groups)
 
 	e.note("The group to be filled: the next one, or the first of the next columns.")
@@ -123,20 +123,20 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 		JEQ %s`, 32*8, same, same) // after the last columns, the tiles of these columns are filled again
 	e.op("ADDQ $128, SI")
 	e.at(same)
-	e.valuesStep("R12", func(quarter int) {
+	valuesStep(e, "R12", func(quarter int) {
 		if quarter%every == 0 {
-			e.fetchRow("BX", "attendValueArgs_memory", rowLines)
+			fetchRow(e, "BX", "attendValueArgs_memory", rowLines)
 		}
 		for pair := 4 * quarter; pair < 4*quarter+4; pair++ {
-			e.pairRows(pair)
+			pairRows(e, pair)
 		}
 	})
 	e.op("JNZ %s", groups)
-	e.valuesEnd(columns)
+	valuesEnd(e, columns)
 }
 
 // valuesBegin loads the sums of four tiles of columns, or zeros.
-func (e *emitter) valuesBegin() {
+func valuesBegin(e *emitter) {
 	fresh, begun := e.label("fresh"), e.label("begun")
 	e.op(`
 		MOVQ attendValueArgs_weights(AX), DX
@@ -144,12 +144,12 @@ func (e *emitter) valuesBegin() {
 		CMPQ attendValueArgs_first(AX), $0
 		JNE %s`, fresh)
 	for t := range 4 {
-		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
+		emit(e, tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
 	}
 	e.op("JMP %s", begun)
 	e.at(fresh)
 	for t := range 4 {
-		e.emit(tilezero(t))
+		emit(e, tilezero(t))
 	}
 	e.at(begun)
 }
@@ -158,7 +158,7 @@ func (e *emitter) valuesBegin() {
 // nothing. A CPU has few line fill buffers, so rows are fetched one by one between other instructions: the first lines
 // of one row, and the remaining lines of the row two before it, some of which the hardware prefetcher has loaded by
 // then.
-func (e *emitter) fetchRow(cursor, memory string, lines int) {
+func fetchRow(e *emitter, cursor, memory string, lines int) {
 	fetched := e.label("fetched")
 	e.op(`
 		TESTQ %s, %s
@@ -180,20 +180,20 @@ func (e *emitter) fetchRow(cursor, memory string, lines int) {
 
 // valuesStep multiplies the tiles of one group by its weights, while fill fills another group in four quarters. It also
 // counts the group.
-func (e *emitter) valuesStep(tiles string, fill func(quarter int)) {
-	weights := func(part, t int) { e.emit(tileload(memory{base: "DX", index: "R10", disp: part * tileBytes}, t)) }
-	pairs := func(column, t int) { e.emit(tileload(memory{base: tiles, index: "R10", disp: column * tileBytes}, t)) }
+func valuesStep(e *emitter, tiles string, fill func(quarter int)) {
+	weights := func(part, t int) { emit(e, tileload(memory{base: "DX", index: "R10", disp: part * tileBytes}, t)) }
+	pairs := func(column, t int) { emit(e, tileload(memory{base: tiles, index: "R10", disp: column * tileBytes}, t)) }
 	weights(0, 4)
 	weights(1, 5)
 	for t := 0; t < 4; t += 2 {
 		fill(t)
 		pairs(t, 6)
-		e.emit(tdpbf16ps(6, 4, t))
+		emit(e, tdpbf16ps(6, 4, t))
 		pairs(t+1, 7)
-		e.emit(tdpbf16ps(7, 4, t+1))
+		emit(e, tdpbf16ps(7, 4, t+1))
 		fill(t + 1)
-		e.emit(tdpbf16ps(6, 5, t))
-		e.emit(tdpbf16ps(7, 5, t+1))
+		emit(e, tdpbf16ps(6, 5, t))
+		emit(e, tdpbf16ps(7, 5, t+1))
 	}
 	e.op(`
 		ADDQ $%d, DX
@@ -201,20 +201,20 @@ func (e *emitter) valuesStep(tiles string, fill func(quarter int)) {
 }
 
 // valuesEnd stores the sums of four tiles of columns and advances to the next four tiles.
-func (e *emitter) valuesEnd(columns string) {
+func valuesEnd(e *emitter, columns string) {
 	for t := range 4 {
-		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
+		emit(e, tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
 	}
 	e.op(`
 		ADDQ $%d, DI
 		SUBQ $1, attendValueArgs_columns(AX)
 		JNZ %s`, 4*tileBytes, columns)
-	e.emit(tilerelease())
+	emit(e, tilerelease())
 	e.ret()
 }
 
 // pairRows interleaves 64 elements of two adjacent rows of a group, which gives one line of each of four tiles.
-func (e *emitter) pairRows(pair int) {
+func pairRows(e *emitter, pair int) {
 	e.op(`
 		MOVQ %d(R8), R14
 		MOVQ %d(R8), R15`, 16*pair, 16*pair+8)
@@ -232,7 +232,7 @@ func (e *emitter) pairRows(pair int) {
 // emitFetchRows writes the kernel that fetches rows.
 //
 //	AX arguments   SI memory   R8 places   CX rows left   R9 row   DX lines left
-func (e *emitter) emitFetchRows() {
+func emitFetchRows(e *emitter) {
 	e.function("fetchRowsamx", "fetchArgs", "fetches the lines of rows.")
 	e.op(`
 		MOVQ fetchArgs_memory(AX), SI
@@ -260,8 +260,8 @@ func (e *emitter) emitFetchRows() {
 // which tiles treat as zero.
 //
 //	AX arguments   SI memory   R8 places   CX rows left   R9 row   K3 numbers found
-func (e *emitter) emitHolds() {
-	e.words("exponents", 0x7F807F80)
+func emitHolds(e *emitter) {
+	words(e, "exponents", 0x7F807F80)
 	e.function("holdsamx", "fetchArgs", "nan is set where a row has a subnormal number.")
 	e.op(`
 		MOVQ fetchArgs_memory(AX), SI

@@ -17,13 +17,13 @@ import (
 //
 //	AX arguments   CX, DX one, three strides of x   SI x   DI y   R8 row of w, R9 its cursor
 //	R10 scales of the row, R11 cursor               R12 blocks left   R13, R14 one, three strides of y
-func (e *emitter) emitNibbleRows() {
-	e.nibbleRowsData()
+func emitNibbleRows(e *emitter) {
+	nibbleRowsData(e)
 	for mr := 1; mr <= 4; mr++ {
 		(&nibbleRows{emitter: e, mr: mr}).write()
 	}
-	e.orderNibbles()
-	e.scalesToFloat()
+	orderNibbles(e)
+	scalesToFloat(e)
 }
 
 // nibbleRows writes a kernel. Registers [0, mr) are the sums of rows, and [mr, 2mr) those of a block or group.
@@ -40,14 +40,14 @@ const (
 	nibbleMask  = 14 // 8 lanes: the lower half of every byte; 16 lanes: the lane of each scale
 )
 
-func (e *emitter) nibbleRowsData() {
+func nibbleRowsData(e *emitter) {
 	values := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 	if e.wide() {
-		e.laneWords("nibbleFloats", func(i int) int {
+		laneWords(e, "nibbleFloats", func(i int) int {
 			return int(math.Float32bits(values[i%8])) | i/8<<31
 		})
-		e.laneWords("scaleLanes", func(i int) int { return i / 4 })
-		e.laneWords("everyEighth", func(i int) int { return 8 * i })
+		laneWords(e, "scaleLanes", func(i int) int { return i / 4 })
+		laneWords(e, "everyEighth", func(i int) int { return 8 * i })
 		return
 	}
 	twice := make([]byte, 32)
@@ -59,13 +59,13 @@ func (e *emitter) nibbleRowsData() {
 		}
 		twice[i], mask[i] = byte(v), 15
 	}
-	e.table("nibbleBytes", twice)
-	e.table("nibbleLower", mask)
+	table(e, "nibbleBytes", twice)
+	table(e, "nibbleLower", mask)
 	second := make([]byte, 32)
 	for i := range 8 {
 		second[4*i] = byte(2 * i)
 	}
-	e.table("everySecond", second)
+	table(e, "everySecond", second)
 	e.constant("oneHalf", math.Float32bits(0.5))
 }
 
@@ -110,7 +110,7 @@ func (k *nibbleRows) write() {
 				ADDQ $%d, SI`, k.bytes(), 8*k.bytes())
 		})
 		for m := range k.mr {
-			k.foldOne(m, nibbleValue)
+			foldOne(k.emitter, m, nibbleValue)
 			k.op("VMOVSS X%d, %s", m, spaced("DI", "R13", "R14", "", 0, m))
 		}
 		k.op(`
@@ -186,7 +186,7 @@ func (k *nibbleRows) blockByBytes() {
 // orderNibbles writes the kernel that brings the elements of blocks into their order.
 //
 //	AX arguments   DI dst   SI a   CX blocks left
-func (e *emitter) orderNibbles() {
+func orderNibbles(e *emitter) {
 	e.function("orderNibbles"+e.name, "vecArgs", "dst = a in the order of e2m1 codes; steps are blocks.")
 	e.op(`
 		MOVQ vecArgs_dst(AX), DI
@@ -223,7 +223,7 @@ func (e *emitter) orderNibbles() {
 // half of it.
 //
 //	AX arguments   DI dst   SI a   CX steps left
-func (e *emitter) scalesToFloat() {
+func scalesToFloat(e *emitter) {
 	const least, nan, last = 15, 14, 13
 	e.constant("scaleOfZero"+e.name, 0x00400000)
 	e.constant("scaleNaN"+e.name, 0x7FC00000)

@@ -13,7 +13,7 @@ import "fmt"
 //	R8 sums        R12 steps                 R13 tiles left
 //	R14, R15 one, three strides of w
 //	K1 lanes of the last, partial step (the mask vector with 8 lanes)
-func (e *emitter) emitPanels() {
+func emitPanels(e *emitter) {
 	for _, p := range e.panels {
 		(&panel{emitter: e, mr: p[0], nr: p[1]}).write()
 	}
@@ -214,7 +214,7 @@ func (k *panel) foldWide() {
 	t := k.w()
 	column := func(n int) int { return k.acc(0, n) }
 	for n := range k.nr {
-		k.foldFour([4]int{k.acc(0, n), k.acc(1, n), k.acc(2, n), k.acc(3, n)}, column(n), t)
+		foldFour(k.emitter, [4]int{k.acc(0, n), k.acc(1, n), k.acc(2, n), k.acc(3, n)}, column(n), t)
 	}
 	// pairs leaves in each lane of a: [a0+a2, a1+a3, b0+b2, b1+b3].
 	pairs := func(a, b int) {

@@ -11,7 +11,7 @@ import "fmt"
 // weights are in bytes. Line l of a step holds elements 8l, 8l+2, 8l+4 and 8l+6, or those after them. A step is 16
 // lines of 2n words for n rows (the first planes of all rows, then the second), and for sixteen rows two tiles, one of
 // each plane. That of a single row, which is multiplied without tiles, is the sixteen words of each plane.
-func (e *emitter) emitPlanes() {
+func emitPlanes(e *emitter) {
 	e.raw("")
 	e.constant("planeSigns", 0x8080)
 	e.constant("planeMagnitude", 0x7FFFFFFF)
@@ -21,14 +21,14 @@ func (e *emitter) emitPlanes() {
 		plane, step, line, element := i/16, i%16/8, i%8/4, i%4
 		order[i] = byte(4*(8*line+2*element+step) + plane)
 	}
-	e.table("planeOrder", order)
+	table(e, "planeOrder", order)
 	for half := range 2 {
-		e.laneWords(fmt.Sprintf("planeSums%d", half), func(i int) int { return 2*i + half })
+		laneWords(e, fmt.Sprintf("planeSums%d", half), func(i int) int { return 2*i + half })
 	}
-	e.planePeaks()
+	planePeaks(e)
 	for _, rows := range []int{16, 8, 4, 1} {
-		e.packPlanes(rows)
-		e.foldPlanes(rows)
+		packPlanes(e, rows)
+		foldPlanes(e, rows)
 	}
 }
 
@@ -36,7 +36,7 @@ func (e *emitter) emitPlanes() {
 // and infinity are larger than all others.
 //
 //	AX arguments   BX row   SI elements left   R10 rows left   R11, R12 cursors in rows and peaks
-func (e *emitter) planePeaks() {
+func planePeaks(e *emitter) {
 	const bits = 31
 	whole, rest, done := e.label("whole"), e.label("rest"), e.label("done")
 	e.function("planePeaks", "packArgs", "the largest magnitude of every row.")
@@ -102,7 +102,7 @@ func (e *emitter) planePeaks() {
 //
 //	AX arguments   BX row   SI offset in rows   DI step   R8 blocks left
 //	R10 rows left   R11, R12 cursors in rows and scales   R13 place of a row's words
-func (e *emitter) packPlanes(rows int) {
+func packPlanes(e *emitter, rows int) {
 	const signs, order, scale = 30, 31, 29
 	name := "packPlanes" + planeRows[rows]
 	e.function(name, "packArgs", fmt.Sprintf("%d rows of float32 to steps of planes.", rows))
@@ -123,7 +123,7 @@ func (e *emitter) packPlanes(rows int) {
 		VMOVDQU64 planeOrder<>(SB), Z%d`, signs, order)
 	row := func() {
 		for i := range 8 {
-			e.loadLanes(i, i)
+			loadLanes(e, i, i)
 			e.list(`
 				VSCALEFPS Z{scale}, Z{i}, Z{i}
 				VCVTPS2DQ Z{i}, Z{i}
@@ -131,7 +131,7 @@ func (e *emitter) packPlanes(rows int) {
 				VPXORD Z{signs}, Z{i}, Z{i}
 				VPERMB Z{i}, Z{order}, Z{i}`, "scale", scale, "i", i, "signs", signs, "order", order)
 		}
-		e.planesOf()
+		planesOf(e)
 	}
 	// A row is packed into a register for each plane and step; then tiles of these registers are transposed.
 	switch rows {
@@ -160,7 +160,7 @@ func (e *emitter) packPlanes(rows int) {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*t+64*r, r)
 			}
-			for c, r := range e.transpose16() {
+			for c, r := range transpose16(e) {
 				e.op("VMOVDQU64 Z%d, %d(DI)", r, 1024*t+64*c)
 			}
 		}
@@ -182,7 +182,7 @@ func (e *emitter) packPlanes(rows int) {
 			for i := range 2 * rows {
 				e.op("VMOVDQU64 packArgs_words+%d(AX), Z%d", 64*(2*rows*step+i), i)
 			}
-			for c, r := range e.transpose16() {
+			for c, r := range transpose16(e) {
 				e.op("VMOVDQU64 %s%d, %d(DI)", line, r, 8*rows*(16*step+c))
 			}
 		}
@@ -207,7 +207,7 @@ func (e *emitter) packPlanes(rows int) {
 }
 
 // loadLanes loads sixteen of 128 elements of the row at BX into a register; elements that do not exist become zero.
-func (e *emitter) loadLanes(sixteenth, to int) {
+func loadLanes(e *emitter, sixteenth, to int) {
 	e.op(`
 		KMOVW packArgs_lanes+%d(AX), K1
 		VMOVUPS.Z %d(BX)(SI*1), K1, Z%d`, 2*sixteenth, 64*sixteenth, to)
@@ -221,7 +221,7 @@ func planeReg(plane, step int) int { return 16 + 2*plane + step }
 
 // planesOf separates the planes of 128 elements in registers 0 to 7. Each of these registers has, in every lane, two
 // words of the first step and two of the second.
-func (e *emitter) planesOf() {
+func planesOf(e *emitter) {
 	const upper, lower = 20, 21
 	for odd := range 2 { // lanes of registers 0, 2, 4 and 6, or of registers 1, 3, 5 and 7
 		e.op("VSHUFI32X4 $0x44, Z%d, Z%d, Z%d", 2+odd, odd, upper)
@@ -240,7 +240,7 @@ func (e *emitter) planesOf() {
 // weights.
 //
 //	AX arguments   SI sums   DI, R9 rows of y and bytes between them   R8 tiles left   R12 exponents of weights
-func (e *emitter) foldPlanes(rows int) {
+func foldPlanes(e *emitter, rows int) {
 	const second, exponents = 30, 31
 	e.function("foldPlanes"+planeRows[rows], "foldArgs", fmt.Sprintf("tiles of sums of planes to %d rows of 16.", rows))
 	e.op("MOVQ foldArgs_exponentsW(AX), R12")
@@ -268,14 +268,14 @@ func (e *emitter) foldPlanes(rows int) {
 				e.op("VADDPS.BCST %d(R12), Z%d, Z18", 4*r, exponents)
 				combine(r, 16, 18)
 			}
-			column := e.transpose16()
+			column := transpose16(e)
 			out = column[:]
 		case 8, 4:
 			line := map[int]string{8: "Z", 4: "Y"}[rows]
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(SI), %s%d", 8*rows*r, line, r)
 			}
-			column := e.transpose16()
+			column := transpose16(e)
 			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second) // loaded here, because the transpose uses all registers
 			e.op(`
 				MOVQ foldArgs_exponentsX(AX), R10
@@ -301,6 +301,6 @@ func (e *emitter) foldPlanes(rows int) {
 			out = []int{0}
 		}
 		e.op("ADDQ $64, R12")
-		e.storeRows(out)
+		storeRows(e, out)
 	})
 }

@@ -7,7 +7,7 @@ package main
 //
 //	AX arguments   SI vectors   DI codes   DX scales   CX vectors left   R8 rule of scales
 //	Z8 to Z15 in between   Z16 on constants
-func (e *emitter) emitRotateQuant() {
+func emitRotateQuant(e *emitter) {
 	consts := []struct {
 		name string
 		word uint32
@@ -45,7 +45,7 @@ func (e *emitter) emitRotateQuant() {
 	e.at(loop)
 	for i := range 8 {
 		e.op("VMOVUPS %d(SI), Z%d", 64*i, i)
-		e.roundHalf(at, i, 8)
+		roundHalf(e, at, i, 8)
 	}
 	// Strides below a register: the partner of an element is in another lane. In the upper lane of a pair, the element
 	// itself is subtracted.
@@ -78,7 +78,7 @@ func (e *emitter) emitRotateQuant() {
 	}
 	for i := range 8 {
 		e.op("VMULPS Z%d, Z%d, Z%d", at["quantNorm"], i, i)
-		e.roundHalf(at, i, 8)
+		roundHalf(e, at, i, 8)
 		e.op("VMOVUPS Z%d, %d(SI)", i, 64*i)
 	}
 
@@ -116,7 +116,7 @@ func (e *emitter) emitRotateQuant() {
 	e.at(free)
 	e.op("VMOVSS X8, (DX)")
 	for i := range 8 {
-		e.quantRegister(at, i)
+		quantRegister(e, at, i)
 		e.op("VPMOVDB Z%d, %d(DI)", i, 16*i)
 	}
 	e.op(`
@@ -129,7 +129,7 @@ func (e *emitter) emitRotateQuant() {
 }
 
 // roundHalf rounds register i to bfloat16, to nearest even, and overwrites t and t+1.
-func (e *emitter) roundHalf(at map[string]int, i, t int) {
+func roundHalf(e *emitter, at map[string]int, i, t int) {
 	e.op("VCMPPS $3, Z%d, Z%d, K5", i, i) // NaN
 	e.op("VPSRLD $16, Z%d, Z%d", i, t)
 	e.op("VPANDD Z%d, Z%d, Z%d", at["quantOne"], t, t)
@@ -141,7 +141,7 @@ func (e *emitter) roundHalf(at map[string]int, i, t int) {
 
 // quantRegister replaces register i by the codes of i/Z8, and overwrites Z9 to Z13. The arithmetic is that of package
 // num: adding a number whose last bit equals one step of the code leaves the rounded number of steps.
-func (e *emitter) quantRegister(at map[string]int, i int) {
+func quantRegister(e *emitter, at map[string]int, i int) {
 	e.op(`
 		VDIVPS Z8, Z%d, Z9
 		VPSRLD $24, Z9, Z13

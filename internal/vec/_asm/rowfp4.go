@@ -16,13 +16,13 @@ package main
 //	Z0 to Z15 sums of the planes of each cursor   Z16, Z17 where they begin   Z18 where each cursor's sums go
 //	Z20 to Z23 x of a block, planes of even and of odd columns
 //	Z29 which window goes to each byte, Z30 the bits of a code, Z31 table of values
-func (e *emitter) emitRowFP4() {
+func emitRowFP4(e *emitter) {
 	const cursors, begin, places, x = 8, 16, 18, 20
 	values := windowTable()
 	for i := range values {
 		values[i] += rowOffset
 	}
-	e.table("nibbleValuesRow", values)
+	table(e, "nibbleValuesRow", values)
 	e.function("rowFP4", "rowArgs", "one row of x in two planes by rows of e2m1 codes, whole blocks of 128 columns.")
 	e.op(`
 		MOVQ rowArgs_w(AX), R9
@@ -73,7 +73,7 @@ func (e *emitter) emitRowFP4() {
 			}
 			e.op("ADDQ $256, DI")
 			for c := range cursors {
-				e.rowCodes(c, x)
+				rowCodes(e, c, x)
 			}
 			e.op("MOVQ rowArgs_aheadScales(AX), SI") // a line of scales belongs to sixteen lines of weights
 			e.op(`
@@ -97,7 +97,7 @@ func (e *emitter) emitRowFP4() {
 			MOVQ rowArgs_sums(AX), SI
 			ADDQ $8, rowArgs_sums(AX)
 			KXNORB K1, K1, K1`)
-		e.addAcross()
+		addAcross(e)
 		e.op("VPSCATTERQQ Z0, K1, (SI)(Z%d*1)", places)
 	})
 	e.ret()
@@ -107,7 +107,7 @@ func (e *emitter) emitRowFP4() {
 const rowOffset = 96
 
 // rowCodes decodes 64 bytes of cursor c, multiplies them by x, and prefetches later bytes.
-func (e *emitter) rowCodes(c, x int) {
+func rowCodes(e *emitter, c, x int) {
 	w, windows, ahead := "R9", "BX", "R12"
 	if c >= 4 {
 		w, windows, ahead = "SI", "SI", "SI"
@@ -122,7 +122,7 @@ func (e *emitter) rowCodes(c, x int) {
 	fifth("R9", "CX")
 	e.op("VMOVDQU64 %s, Z%d", spaced(w, "CX", "R10", "", 0, c%4), even)
 	fifth("BX", "R8")
-	e.decodeNibbles(spaced(windows, "R8", "DX", "", 0, c%4), even, odd, window)
+	decodeNibbles(e, spaced(windows, "R8", "DX", "", 0, c%4), even, odd, window)
 	for i := range 4 {
 		e.op("VPDPBUSD Z%d, Z%d, Z%d", x+i, even+i/2, 2*c+i%2)
 	}
@@ -131,7 +131,7 @@ func (e *emitter) rowCodes(c, x int) {
 }
 
 // addAcross sets lane i of register 0 to the sum of the lanes of register i, for sixteen registers.
-func (e *emitter) addAcross() {
+func addAcross(e *emitter) {
 	const t = 24
 	pairs := func(n, apart int, low, high string) {
 		for i := 0; i < n; i++ {

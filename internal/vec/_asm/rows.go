@@ -10,7 +10,7 @@ import "fmt"
 //	R8 group of w   R9, R10 one, three strides of w
 //	SI, R11, BX cursors in x, w and the next group of w
 //	DI y            R12 steps left  R13 scales   R15 steps of this block
-func (e *emitter) emitRows() {
+func emitRows(e *emitter) {
 	e.raw("")
 	e.raw("// Clears the copy of the sign that a sign-extending shift leaves in a half's exponent.")
 	e.constant("halfMask"+e.name, 0xBFFFBFFF)
@@ -315,7 +315,7 @@ func (k *rows) reduce(m int) {
 	a := k.acc(m, 0)
 	t := k.temp(0)
 	if k.nr == 1 {
-		k.foldOne(a, t)
+		foldOne(k.emitter, a, t)
 		k.op("VMOVSS X%d, %s", a, to)
 		return
 	}
@@ -329,7 +329,7 @@ func (k *rows) reduce(m int) {
 			VMOVUPS X{a}, {to}`, "a", a, "t", t, "to", to)
 		return
 	}
-	k.foldFour([4]int{a, a + 1, a + 2, a + 3}, a, t)
+	foldFour(k.emitter, [4]int{a, a + 1, a + 2, a + 3}, a, t)
 	k.list(`
 		VSHUFPS $0x4E, Z{a}, Z{a}, Z{t}
 		VADDPS Z{t}, Z{a}, Z{a}
@@ -341,7 +341,7 @@ func (k *rows) reduce(m int) {
 
 // foldOne adds up all lanes of register a into its lane 0, in the order of the wider folds: with 16 lanes, lanes 8, 4,
 // 2 and 1 apart; with 8 lanes, adjacent lanes, adjacent pairs, then the two halves.
-func (e *emitter) foldOne(a, t int) {
+func foldOne(e *emitter, a, t int) {
 	if !e.wide() {
 		e.list(`
 			VHADDPS Y{a}, Y{a}, Y{a}
@@ -363,7 +363,7 @@ func (e *emitter) foldOne(a, t int) {
 
 // foldFour adds halves of four 16-lane sums twice: 128-bit lane i of `to` then holds the four partial sums of in[i]. It
 // overwrites in and t.
-func (e *emitter) foldFour(in [4]int, to, t int) {
+func foldFour(e *emitter, in [4]int, to, t int) {
 	pair := func(lo, hi int, a, b, to int) {
 		e.op("VSHUFF64X2 $%#x, Z%d, Z%d, Z%d", hi, b, a, t)
 		e.op("VSHUFF64X2 $%#x, Z%d, Z%d, Z%d", lo, b, a, to)

@@ -5,16 +5,16 @@ package main
 //
 //	AX arguments   SI numbers   CX registers left   R8 how many so far
 //	DI places of those kept     DX those kept       R9 places of all, where they are not counted
-func (e *emitter) emitSelect() {
-	e.emitCount()
+func emitSelect(e *emitter) {
+	emitCount(e)
 	if e.wide() {
-		e.lanesData()
-		e.emitCollect("collectCounted", false)
-		e.emitCollect("collectPlaced", true)
+		lanesData(e)
+		emitCollect(e, "collectCounted", false)
+		emitCollect(e, "collectPlaced", true)
 	}
 }
 
-func (e *emitter) emitCount() {
+func emitCount(e *emitter) {
 	e.function("countAbove"+e.name, "selectArgs", "n = how many of steps registers at x reach floor.")
 	e.op(`
 		MOVQ selectArgs_x(AX), SI
@@ -42,7 +42,7 @@ func (e *emitter) emitCount() {
 // emitCollect writes the kernel that keeps the numbers that reach the floor and
 // their places, which count up from base or are read. Stores are of whole
 // registers: the outputs are one register longer than the numbers that are kept.
-func (e *emitter) emitCollect(name string, placed bool) {
+func emitCollect(e *emitter, name string, placed bool) {
 	e.function(name+"avx512", "selectArgs", "keeps those of steps registers at x that reach floor, and their places.")
 	for _, f := range [][2]string{{"x", "SI"}, {"steps", "CX"}, {"at", "DI"}, {"kept", "DX"}, {"places", "R9"}} {
 		e.op("MOVQ selectArgs_%s(AX), %s", f[0], f[1])
@@ -90,10 +90,10 @@ func (e *emitter) emitCollect(name string, placed bool) {
 }
 
 // lanesData writes 0 to 15.
-func (e *emitter) lanesData() {
+func lanesData(e *emitter) {
 	data := make([]byte, 64)
 	for i := range 16 {
 		data[4*i] = byte(i)
 	}
-	e.table("lanes", data)
+	table(e, "lanes", data)
 }

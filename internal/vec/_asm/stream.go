@@ -24,8 +24,8 @@ import "fmt"
 //	R8 sums          R11 scale of the block
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
 //	Z25 scale of sums   Z26 to Z29 tables of the block, lower and upper bytes   Z30 sign bits
-func (e *emitter) emitStreams() {
-	e.codeSignData()
+func emitStreams(e *emitter) {
+	codeSignData(e)
 	for _, rows := range []int{16, 8, 4, 1} {
 		for _, scaled := range []bool{false, true} {
 			(&stream{emitter: e, rows: rows, scaled: scaled}).write()
@@ -113,12 +113,12 @@ func (k *stream) write() {
 	k.at(done)
 	k.multiply(0, func(int) {})
 	k.end()
-	k.emit(tilerelease())
+	emit(k.emitter, tilerelease())
 	k.ret()
 }
 
 func (k *stream) begin() {
-	k.emit(ldtilecfg(memory{base: "AX"}))
+	emit(k.emitter, ldtilecfg(memory{base: "AX"}))
 	k.op(`
 		MOVQ streamArgs_w(AX), BX
 		MOVQ streamArgs_ldw(AX), CX
@@ -135,7 +135,7 @@ func (k *stream) begin() {
 		VMOVDQU64 codeSign<>(SB), Z%d`, k.line(), streamCodes.sign)
 	for t := range k.sums() {
 		if k.scaled { // there are no sums to add before the first block is complete
-			k.emit(tilezero(t))
+			emit(k.emitter, tilezero(t))
 		}
 	}
 	k.loadSums()
@@ -187,7 +187,7 @@ func (k *stream) unitAhead() {
 func (k *stream) loadSums() {
 	for t := range k.sums() {
 		if !k.scaled {
-			k.emit(tileload(memory{base: "R8", index: "DX", disp: t * k.tile()}, t))
+			emit(k.emitter, tileload(memory{base: "R8", index: "DX", disp: t * k.tile()}, t))
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (k *stream) storeSums() {
 
 // store stores the sums of a tile, one line after the other.
 func (k *stream) store(t int, base string, at int) {
-	k.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
+	emit(k.emitter, tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
 }
 
 // phase fills 64 columns while it multiplies the previously filled columns. If it fills the first columns of a block,
@@ -226,7 +226,7 @@ func (k *stream) phase(p int, multiply bool) {
 		}
 		k.op("LEAQ (R9)(CX*4), R9")
 		if q == groupFours-1 {
-			k.nextRun()
+			nextRun(k.emitter)
 		}
 		for r := q * k.lines() / groupFours; adds && r < (q+1)*k.lines()/groupFours; r++ {
 			k.add(r)
@@ -252,7 +252,7 @@ func (k *stream) fill(half, q int) {
 	for i := range 4 {
 		z := 4 * (i % 2)
 		k.op("VMOVDQU64 %s, Z%d", spaced("R9", "CX", "R10", "", 0, i), z)
-		k.unpackCodes(streamCodes, z, z+1, z+2)
+		unpackCodes(k.emitter, streamCodes, z, z+1, z+2)
 		for step := range 2 {
 			k.op("VMOVDQA64 Z%d, %d(DI)", z+step, half*groupHalf+step*groupStep+64*(4*q+i))
 		}
@@ -280,17 +280,17 @@ func (k *stream) multiply(p int, between func(q int)) {
 		step := q / (groupFours / 2)
 		w := func(i int) {
 			m := memory{base: "DI", index: "R15", disp: half*groupHalf + step*groupStep + i*1024}
-			k.emit(tileload(m, streamW+i))
+			emit(k.emitter, tileload(m, streamW+i))
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
 			if k.columns() >= 8 { // x comes from the L2 cache, and would evict the panel from the L1 cache
-				k.emit(tileloadOnce(m, k.tileX(step, i)))
+				emit(k.emitter, tileloadOnce(m, k.tileX(step, i)))
 			} else {
-				k.emit(tileload(m, k.tileX(step, i)))
+				emit(k.emitter, tileload(m, k.tileX(step, i)))
 			}
 		}
-		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i, i*n+j)) }
+		product := func(i, j int) { emit(k.emitter, tdpbf16ps(k.tileX(step, j), streamW+i, i*n+j)) }
 		fresh := func(t int) {
 			if half == 0 && step == 0 {
 				k.exchange(t)
@@ -345,7 +345,7 @@ func (k *stream) tileX(step, i int) int {
 func (k *stream) exchange(t int) {
 	if k.scaled {
 		k.store(t, "DI", streamBlock)
-		k.emit(tilezero(t))
+		emit(k.emitter, tilezero(t))
 	}
 }
 
@@ -397,7 +397,7 @@ func (k *stream) fetchPlace(r int) {
 
 // nextRun counts the bytes of the run that were fetched with 32 rows and jumps to
 // the next run after the last.
-func (e *emitter) nextRun() {
+func nextRun(e *emitter) {
 	same := e.label("same")
 	e.op(`
 		SUBQ $%d, streamArgs_leftAhead(AX)

@@ -23,18 +23,18 @@ import "fmt"
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
 //	BX three strides of w
 //	Z29 which window goes to each byte, Z30 the bits of a code, Z31 table of values
-func (e *emitter) emitStreamsFP4() {
+func emitStreamsFP4(e *emitter) {
 	lanes := make([]byte, 64)
 	for i := range lanes {
 		lanes[i] = byte(i / 16)
 	}
-	e.table("windowOfLane", lanes)
-	e.table("findPlaces", placesOfWindows())
-	e.table("nibbleValues", windowTable())
+	table(e, "windowOfLane", lanes)
+	table(e, "findPlaces", placesOfWindows())
+	table(e, "nibbleValues", windowTable())
 	for _, rows := range []int{16, 8, 4} {
 		(&streamFP4{stream: &stream{emitter: e}, rows: rows}).write()
 	}
-	e.emitRowFP4()
+	emitRowFP4(e)
 }
 
 // windowTable returns twice the value of every code, times each of the four powers of two of a window.
@@ -109,12 +109,12 @@ func (k *streamFP4) write() {
 	k.steps(true, false)
 	k.op("MOVQ streamArgs_sums(AX), R9")
 	k.storeSums()
-	k.emit(tilerelease())
+	emit(k.stream.emitter, tilerelease())
 	k.ret()
 }
 
 func (k *streamFP4) begin() {
-	k.emit(ldtilecfg(memory{base: "AX"}))
+	emit(k.stream.emitter, ldtilecfg(memory{base: "AX"}))
 	k.op(`
 		MOVQ streamArgs_ldw(AX), CX
 		MOVQ streamArgs_ldScale(AX), R8
@@ -146,14 +146,14 @@ func (k *streamFP4) begin() {
 
 func (k *streamFP4) clearSums() {
 	for t := range k.sumTiles() {
-		k.emit(tilezero(t))
+		emit(k.stream.emitter, tilezero(t))
 	}
 }
 
 // storeSums writes the sums of a unit to R9.
 func (k *streamFP4) storeSums() {
 	for t := range k.sumTiles() {
-		k.emit(tilestore(t, memory{base: "R9", index: "DX", disp: t * k.tile()}))
+		emit(k.stream.emitter, tilestore(t, memory{base: "R9", index: "DX", disp: t * k.tile()}))
 	}
 }
 
@@ -179,7 +179,7 @@ func (k *streamFP4) phase(multiply bool) {
 		MOVQ streamArgs_w(AX), R9
 		MOVQ streamArgs_scales(AX), R11`)
 	k.steps(multiply, true)
-	k.nextRun()
+	nextRun(k.stream.emitter)
 	k.op("MOVQ streamArgs_aheadScales(AX), R9") // a line of scales belongs to sixteen lines of weights
 	k.op(`
 		PREFETCHT1 (R9)
@@ -301,16 +301,18 @@ func (k *streamFP4) steps(multiply, fill bool) {
 	k.op(`
 		MOVQ streamArgs_halves(AX), R10
 		SUBQ DI, R10`)
-	loadW := func(i int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i)) }
+	loadW := func(i int) {
+		emit(k.stream.emitter, tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i))
+	}
 	loadX := func(j int) {
 		m := memory{base: "SI", index: "DX", disp: j * k.tile()}
 		if n == 2 { // hint as in stream.go
-			k.emit(tileloadOnce(m, streamX+j))
+			emit(k.stream.emitter, tileloadOnce(m, streamX+j))
 		} else {
-			k.emit(tileload(m, streamX+j))
+			emit(k.stream.emitter, tileload(m, streamX+j))
 		}
 	}
-	product := func(i, j int) { k.emit(tdpbssd(streamX+j, streamW+i, i*n+j)) }
+	product := func(i, j int) { emit(k.stream.emitter, tdpbssd(streamX+j, streamW+i, i*n+j)) }
 	at := map[int]func(){ // tile instructions that precede the decoding of each row
 		0:  func() { loadX(0); loadW(0) },
 		4:  func() { product(0, 0); loadW(1) },
@@ -360,7 +362,7 @@ func (k *streamFP4) fill(row int) {
 	if k.tilesX() > 1 {
 		together = 4
 	}
-	k.decodeNibbles(spaced("R11", "R8", "R15", "", 0, row%together), even, odd, window)
+	decodeNibbles(k.stream.emitter, spaced("R11", "R8", "R15", "", 0, row%together), even, odd, window)
 	if row%together == together-1 {
 		k.op("LEAQ (R11)(R8*%d), R11", together)
 	}
@@ -372,7 +374,7 @@ func (k *streamFP4) fill(row int) {
 
 // decodeNibbles decodes the 64 bytes in register even, whose four windows are in memory: even elements to register
 // even, odd ones to register odd.
-func (e *emitter) decodeNibbles(windows string, even, odd, window int) {
+func decodeNibbles(e *emitter, windows string, even, odd, window int) {
 	e.op("VPERMB %s, Z%d, Z%d", windows, windowLane, window)
 	e.op("VPSRLW $4, Z%d, Z%d", even, odd)
 	for _, z := range []int{even, odd} {

@@ -18,7 +18,7 @@ const (
 //	DI sums        SI, R12 cursors in x    DX bytes between pairs of x
 //	R8 steps left  R9 groups left          R13, R10, R15 fetching: cursor, one, three strides
 //	R14 the same, a little at a time, where columns come in pairs
-func (e *emitter) emitTiles() {
+func emitTiles(e *emitter) {
 	for _, s := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
 		(&tiles{emitter: e, nw: s[0], nx: s[1]}).write()
 	}
@@ -38,7 +38,7 @@ func (k *tiles) place(w, x int) int { return 1024 * (w*k.nx + x) }
 func (k *tiles) write() {
 	k.function(fmt.Sprintf("tiles%dx%d", k.nw, k.nx), "tileArgs",
 		fmt.Sprintf("groups of %d tiles of columns by %d tiles of rows of weights.", k.nx, k.nw))
-	k.emit(ldtilecfg(memory{base: "AX"}))
+	emit(k.emitter, ldtilecfg(memory{base: "AX"}))
 	k.op(`
 		MOVQ tileArgs_ldw(AX), CX
 		MOVQ tileArgs_ldx(AX), DX
@@ -68,7 +68,7 @@ func (k *tiles) write() {
 		ADDQ R8, tileArgs_offsetW(AX)
 		DECQ R9
 		JNZ %s`, 1024*k.nw*k.nx, group)
-	k.emit(tilerelease())
+	emit(k.emitter, tilerelease())
 	k.ret()
 }
 
@@ -103,11 +103,11 @@ func (k *tiles) begin() {
 		JNE %s
 		MOVQ $64, R8`, fresh)
 	k.each(func(w, x int) {
-		k.emit(tileload(memory{base: "DI", index: "R8", disp: k.place(w, x)}, k.sum(w, x)))
+		emit(k.emitter, tileload(memory{base: "DI", index: "R8", disp: k.place(w, x)}, k.sum(w, x)))
 	})
 	k.op("JMP %s", ready)
 	k.at(fresh)
-	k.each(func(w, x int) { k.emit(tilezero(k.sum(w, x))) })
+	k.each(func(w, x int) { emit(k.emitter, tilezero(k.sum(w, x))) })
 	k.at(ready)
 }
 
@@ -116,15 +116,15 @@ func (k *tiles) begin() {
 func (k *tiles) loadX(cursor string, x int) {
 	m := memory{base: cursor, index: "DX"}
 	if k.nx == 2 {
-		k.emit(tileloadOnce(m, tileX+x))
+		emit(k.emitter, tileloadOnce(m, tileX+x))
 	} else {
-		k.emit(tileload(m, tileX+x))
+		emit(k.emitter, tileload(m, tileX+x))
 	}
 	k.op("ADDQ tileArgs_stepX(AX), %s", cursor)
 }
 
 func (k *tiles) loadW(cursor string, w int) {
-	k.emit(tileload(memory{base: cursor, index: "CX"}, tileW+w))
+	emit(k.emitter, tileload(memory{base: cursor, index: "CX"}, tileW+w))
 	k.op("ADDQ tileArgs_stepW(AX), %s", cursor)
 }
 
@@ -142,7 +142,7 @@ func (k *tiles) steps() {
 			k.loadW(wCursor[1], 1)
 		}
 	}
-	k.each(func(w, x int) { k.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
+	k.each(func(w, x int) { emit(k.emitter, tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
 	k.op(`
 		TESTQ R13, R13
 		JZ %s`, plain)
@@ -188,14 +188,14 @@ func (k *tiles) end(next string) {
 		CMPQ tileArgs_scaled(AX), $0
 		JNE %s`, scaled)
 	k.each(func(w, x int) {
-		k.emit(tilestore(k.sum(w, x), memory{base: "DI", index: "R8", disp: k.place(w, x)}))
+		emit(k.emitter, tilestore(k.sum(w, x), memory{base: "DI", index: "R8", disp: k.place(w, x)}))
 	})
 	k.op("JMP %s", done)
 	k.at(scaled)
 	k.op("MOVQ tileArgs_block(AX), R13")
 	k.each(func(w, x int) {
-		k.emit(tilestore(k.sum(w, x), memory{base: "R13", index: "R8", disp: k.place(w, x)}))
-		k.emit(tilezero(k.sum(w, x)))
+		emit(k.emitter, tilestore(k.sum(w, x), memory{base: "R13", index: "R8", disp: k.place(w, x)}))
+		emit(k.emitter, tilezero(k.sum(w, x)))
 	})
 	k.op(`
 		MOVQ tileArgs_scales(AX), R8

@@ -4,7 +4,7 @@ package main
 // the Go side pads the last elements.
 //
 //	AX arguments   DI dst   SI a   DX b   CX registers left
-func (e *emitter) emitVectors() {
+func emitVectors(e *emitter) {
 	v := &vectors{e}
 	v.constants()
 	v.elements("axpy", "dst += s*a.", v.axpy)

@@ -11,8 +11,8 @@ package main
 //
 // Rows of 64 and 128 scales, weights of 2048 and 4096 columns, have loops of their own, which keep the scales in
 // registers: one for the first window of rows, one for those below.
-func (e *emitter) emitWindows() {
-	e.table("windowPlaces", placesOfWindows())
+func emitWindows(e *emitter) {
+	table(e, "windowPlaces", placesOfWindows())
 	e.function("windowsFP4", "windowArgs", "windows of rows of e8m0 scales.")
 	e.op(`
 		MOVQ windowArgs_scale(AX), R8
@@ -29,7 +29,7 @@ func (e *emitter) emitWindows() {
 			VPBROADCASTB R9, Z%d`, c.value, c.reg)
 	}
 	for _, vectors := range []int{1, 2} {
-		e.windowsOf(vectors)
+		windowsOf(e, vectors)
 	}
 	each := func(body func()) {
 		loop, whole := e.label("loop"), e.label("whole")
@@ -59,7 +59,7 @@ func (e *emitter) emitWindows() {
 			VPXORD Z1, Z1, Z1
 			VPBROADCASTB (CX), Z%d`, windowLargest)
 		each(func() { e.op("VPMAXUB Z0, Z1, K4, Z1") })
-		e.windowTop()
+		windowTop(e)
 		e.op(`
 			KXORQ K3, K3, K3
 			MOVQ DI, R11`)
@@ -74,7 +74,7 @@ func (e *emitter) emitWindows() {
 				ADDQ $64, R11`, windowMost, windowPlaces, windowLimit)
 		})
 		e.op("KORTESTQ K3, K3")
-		e.nextWindow()
+		nextWindow(e)
 	})
 	e.ret()
 }
@@ -89,21 +89,21 @@ const (
 
 // windowsOf processes all rows if each has the given number of whole registers of scales. In a first window no scale is
 // above the largest.
-func (e *emitter) windowsOf(vectors int) {
+func windowsOf(e *emitter, vectors int) {
 	other, below := e.label("other"), e.label("below")
 	e.op(`
 		CMPQ windowArgs_count(AX), $%d
 		JNE %s
 		CMPQ windowArgs_first(AX), $0
 		JEQ %s`, 64*vectors, other, below)
-	e.windowRows(vectors, true)
+	windowRows(e, vectors, true)
 	e.at(below)
-	e.windowRows(vectors, false)
+	windowRows(e, vectors, false)
 	e.at(other)
 }
 
 // windowRows writes the loop over rows, whose scales are in registers 6 and 7.
-func (e *emitter) windowRows(vectors int, first bool) {
+func windowRows(e *emitter, vectors int, first bool) {
 	e.loop("whole", "R10", func() {
 		if !first {
 			e.op("VPBROADCASTB (CX), Z%d", windowLargest)
@@ -125,7 +125,7 @@ func (e *emitter) windowRows(vectors int, first bool) {
 		} else {
 			e.op("VMOVDQA64 Z%d, Z1", from)
 		}
-		e.windowTop()
+		windowTop(e)
 		for v := range vectors {
 			distance := 4 + 8*v
 			e.op("VPSUBB Z%d, Z3, Z%d", 6+v, distance)
@@ -148,14 +148,14 @@ func (e *emitter) windowRows(vectors int, first bool) {
 		} else {
 			e.op("KORTESTQ K2, K%d", 1+vectors)
 		}
-		e.nextWindow()
+		nextWindow(e)
 	})
 	e.ret()
 }
 
 // windowTop computes the exponent of the row and a register of the largest scale, Z3, from the largest scales in
 // register Z1.
-func (e *emitter) windowTop() {
+func windowTop(e *emitter) {
 	e.note("the largest is the complement of the least complement")
 	e.op(`
 		VEXTRACTI64X4 $1, Z1, Y2
@@ -176,7 +176,7 @@ func (e *emitter) windowTop() {
 }
 
 // nextWindow marks a row if the flags show that it has scales below its window, and advances to the next row.
-func (e *emitter) nextWindow() {
+func nextWindow(e *emitter) {
 	e.op(`
 		SETNE (R14)
 		INCQ R14
