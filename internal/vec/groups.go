@@ -24,9 +24,23 @@ import (
 //	sums     [lanes] float32             of the codes of a lane
 //	starts   [lanes] int32               those sums times the negative default of zero points
 const (
-	QuantNibbles = 128
-	QuantBytes   = 64
+	QuantU4    = 128
+	QuantE2M1  = 128 + 1
+	QuantBytes = 64
 )
+
+// quantZero returns the default zero point of weights for which x is quantised so, or 0 for the groups of block formats.
+func quantZero(quant int) int32 {
+	switch quant {
+	case QuantU4:
+		return zeroU4
+	case QuantE2M1:
+		return zeroE2M1
+	case QuantBytes:
+		return zeroU8
+	}
+	return 0
+}
 
 // Codes is the packing of weights whose scales belong to groups.
 type Codes uint8
@@ -44,8 +58,11 @@ func (c Codes) nibbles() bool { return c == CodesU4 || c == CodesE2M1 }
 
 // Quant returns the group value with which x is quantised for such weights.
 func (c Codes) Quant() int {
-	if c.nibbles() {
-		return QuantNibbles
+	switch c {
+	case CodesU4:
+		return QuantU4
+	case CodesE2M1:
+		return QuantE2M1
 	}
 	return QuantBytes
 }
@@ -108,10 +125,10 @@ func (o *groupOps) values(quant int) int {
 
 // dwordValues returns the number of values in a dword of codes.
 func dwordValues(quant int) int {
-	if quant == QuantNibbles {
-		return 8
+	if quant == QuantBytes {
+		return 4
 	}
-	return 4
+	return 8
 }
 
 // dword returns which dword of a block is the r-th of lane l.
@@ -144,10 +161,7 @@ func (o *blockOps) quantGroups(to []byte, x []float32, quant int) {
 	}
 	o.quant(q, x, 32)
 	n, each, size := g.values(quant), dwordValues(quant), g.blockBytes(quant)
-	zero := int32(128)
-	if quant == QuantNibbles {
-		zero = 8
-	}
+	zero := quantZero(quant)
 	for at := 0; at < k; at += n {
 		block, codes := to[:size], q.codes[at:min(at+n, k)]
 		if len(codes) < n {
@@ -216,8 +230,15 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	}
 }
 
-// middle returns the zero point of the integers that kernels multiply by x, and the factor of the scale. An e2m1 weight
-// becomes twice its value plus 12.
+// Zero points of the integers that kernels multiply by x, for codes without stored ones. An e2m1 weight becomes twice
+// its value plus 12.
+const (
+	zeroU4   = 8
+	zeroE2M1 = 12
+	zeroU8   = 128
+)
+
+// middle returns the zero point of the integers that kernels multiply by x, and the factor of the scale.
 func (w *GroupWeights) middle() (zero, factor float32) {
 	factor = w.Factor
 	if factor == 0 {
@@ -225,11 +246,11 @@ func (w *GroupWeights) middle() (zero, factor float32) {
 	}
 	switch w.Codes {
 	case CodesU4:
-		return 8, factor
+		return zeroU4, factor
 	case CodesE2M1:
-		return 12, factor / 2
+		return zeroE2M1, factor / 2
 	}
-	return 128, factor
+	return zeroU8, factor
 }
 
 // widenScales writes the scales of row n as float32.

@@ -186,7 +186,7 @@ func (k *groupDot) block() {
 	}
 	for m := range k.mr {
 		at := func(disp int) string { return spaced("SI", "CX", "DX", "", disp, m) }
-		started := k.wide() && !k.zeros && k.name != "E2M1" // sums begin with what the zero point subtracts
+		started := k.wide() && !k.zeros // sums begin with what the zero point subtracts
 		k.products(at, size+2*k.bytes(), started)
 		k.op("VCVTDQ2PS V%d, V%d", groupSum, groupSum)
 		k.op("VMULPS %s, V%d, V%d", at(size), groupScale, groupTemp)
@@ -211,8 +211,9 @@ func (k *groupDot) unpack() {
 	}
 	if k.wide() {
 		k.op("VMOVUPS (R9), Z%d", groupCodes)
-		k.op("VSHUFPS $0x88, 64(R9), Z%d, Z%d", groupCodes, codes[0])
-		k.op("VSHUFPS $0xDD, 64(R9), Z%d, Z%d", groupCodes, codes[1])
+		k.op("VMOVUPS 64(R9), Z%d", groupCodes+1)
+		k.op("VSHUFPS $0x88, Z%d, Z%d, Z%d", groupCodes+1, groupCodes, codes[0])
+		k.op("VSHUFPS $0xDD, Z%d, Z%d, Z%d", groupCodes+1, groupCodes, codes[1])
 	} else {
 		k.op("VMOVUPS (R9), V%d", codes[0])
 	}
