@@ -27,6 +27,11 @@ func (e *emitter) emitGroups() {
 	e.constant("groupSign", 0x80808080)
 	e.constant("groupOnes", 0x00010001)
 	e.table("groupNoBit", bytes.Repeat([]byte{0xFF, 0xBF}, 16))
+	// The upper bytes of words are the scales of lanes, in whose order pairs of dwords of two registers are.
+	e.bytesTable("groupPairs", 32, func(i int) int {
+		l := i / 2
+		return l%4/2*8 + l/4*2 + l%2 | (1-i%2)*0x80
+	})
 	for _, k := range []groupDot{{name: "U4"}, {name: "U4", zeros: true}, {name: "E2M1"}, {name: "U8"},
 		{name: "U8", zeros: true}, {name: "I8"}} {
 		for mr := 1; mr <= 4; mr++ {
@@ -160,21 +165,22 @@ func (k *groupDot) spread(from string, to int) {
 // AVX2. The bits of e4m3 are those of a half-precision number 2^8 times smaller, also for subnormal numbers; NaN would
 // become 480.
 func (k *groupDot) spreadE4M3() {
-	half := "X"
 	if k.wide() {
-		half = "Y"
-		k.op("VPMOVSXBW (R11), Y%d", groupScale)
-	} else {
-		k.op(`
-			VMOVD (R11), X%d
-			VPMOVSXBW X%d, X%d`, groupScale, groupScale, groupScale)
+		k.list(`
+			VBROADCASTI128 (R11), Y{groupScale}
+			VPSHUFB groupPairs<>(SB), Y{groupScale}, Y{groupScale}
+			VPSRAW $1, Y{groupScale}, Y{groupScale}
+			VPAND groupNoBit<>(SB), Y{groupScale}, Y{groupScale}
+			VCVTPH2PS Y{groupScale}, Z{groupScale}`, "groupScale", groupScale)
+		return
 	}
 	k.list(`
-		VPSLLW $7, {half}{groupScale}, {half}{groupScale}
-		VPAND groupNoBit<>(SB), {half}{groupScale}, {half}{groupScale}
-		VCVTPH2PS {half}{groupScale}, V{groupScale}
-		VPERMPS V{groupScale}, V{groupIndex}, V{groupScale}`, "half", half, "groupScale", groupScale,
-		"groupIndex", groupIndex)
+		VMOVD (R11), X{groupScale}
+		VPMOVSXBW X{groupScale}, X{groupScale}
+		VPSLLW $7, X{groupScale}, X{groupScale}
+		VPAND groupNoBit<>(SB), X{groupScale}, X{groupScale}
+		VCVTPH2PS X{groupScale}, Y{groupScale}
+		VPERMPS Y{groupScale}, Y{groupIndex}, Y{groupScale}`, "groupScale", groupScale, "groupIndex", groupIndex)
 }
 
 // block adds the products of a block to the sums.
