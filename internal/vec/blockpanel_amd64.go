@@ -90,14 +90,16 @@ var panels = func() (list [32]panelProduct) {
 		p := panelProduct{unpack: unpackers[f].wide, dot8: panelDot8x8, dot4: panelDot4x8, shift: 6}
 		switch f {
 		case block.Q2_K: // products of at most 3 times 15
-			p.dot8, p.dot4, p.mins, p.times = panelDot8x1Mins, panelDot4x1Mins, true, true
+			p.fill, p.dot8, p.dot4 = laneFillQ2K, panelDot8x1Mins, panelDot4x1Mins
 		case block.Q4_K:
 			p.fill, p.dot8, p.dot4 = laneFillQ4K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q5_K:
 			p.fill, p.dot8, p.dot4 = laneFillQ5K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q6_K:
 			p.unpack, p.dot8, p.dot4 = unpackQ6Kavx512, panelDot8x16, panelDot4x16
-		case block.Q3_K, block.IQ2_XS, block.IQ2_S, block.IQ1_M:
+		case block.Q3_K:
+			p.fill, p.dot8, p.dot4, p.shift = laneFillQ3K, panelDot8x16, panelDot4x16, 2
+		case block.IQ2_XS, block.IQ2_S, block.IQ1_M:
 			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
 		case block.TQ1_0, block.TQ2_0: // the scales of these formats are 1
 			p.dot8, p.dot4 = panelDot8x1, panelDot4x1

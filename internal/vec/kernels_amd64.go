@@ -560,6 +560,12 @@ func laneDotQ5K(a *blockArgs)
 func laneFillIQ4XS(a *blockArgs)
 
 //go:noescape
+func laneFillQ2K(a *blockArgs)
+
+//go:noescape
+func laneFillQ3K(a *blockArgs)
+
+//go:noescape
 func laneFillQ4K(a *blockArgs)
 
 //go:noescape
