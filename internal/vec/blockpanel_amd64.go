@@ -14,8 +14,6 @@ import (
 type plainPanelArgs struct {
 	plain, panel unsafe.Pointer
 	pitch        int // bytes between plain blocks
-	mins         int // 1 if pairs are minimums, 0 if they are scales
-	times        int // 1 if codes are to be multiplied by their scales
 	planes       int // 1 if codes are in planes
 }
 
@@ -57,14 +55,14 @@ const (
 
 // panelProduct holds the kernels that multiply weights of one format by several rows of x.
 type panelProduct struct {
-	unpack      func(*blockArgs)
-	fill        func(*blockArgs) // fills panels without plain blocks, or nil
-	grid        unsafe.Pointer   // lookup table of unpack, or nil
-	planes      bool             // codes of plain blocks are in planes
-	order       int              // order of codes
-	dot8, dot4  func(*panelDotArgs)
-	mins, times bool
-	shift       int
+	unpack     func(*blockArgs)
+	fill       func(*blockArgs) // fills panels without plain blocks, or nil
+	grid       unsafe.Pointer   // lookup table of unpack, or nil
+	planes     bool             // codes of plain blocks are in planes
+	order      int              // order of codes
+	dot8, dot4 func(*panelDotArgs)
+	mins       bool
+	shift      int
 }
 
 // panelOf returns the kernels for a format, or nil for formats without panels.
@@ -182,8 +180,8 @@ func (s *blockScratch) plainPanels(c *BlockCut, f block.Format, w []byte, ldw in
 	const pitch = plainDepth / 256 * plainBytes
 	a := &s.rows
 	a.panel = at(s.panel, 0)
-	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
-		times: flag(p.times), planes: flag(p.planes)}
+	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch,
+		planes: flag(p.planes)}
 	a.take(c, f, w, ldw, j, 0, tileSide)
 	a.ahead, a.last = tileSide*ldw, 0
 	for k := 0; k < c.X.k; k += plainDepth {

@@ -96,7 +96,7 @@ func (e *emitter) emitDot2(f blockFormat) {
 			e.dot2Q6K()
 		case plainRaised, plainMins, plainSigned:
 			e.dot2Plain(f)
-			if f.mins() {
+			if f == plainMins {
 				e.op(`
 					VMOVDQU %d(R8), Y9
 					VPMADDWD (CX), Y9, Y9`, plainLeast)
