@@ -29,7 +29,7 @@ const (
 	QuantBytes = 64
 )
 
-// quantZero returns the default zero point of weights for which x is quantised so, or 0 for the groups of block formats.
+// quantZero returns the default zero point of weights for which x is quantised so, or 0 for groups of block formats.
 func quantZero(quant int) int32 {
 	switch quant {
 	case QuantU4:

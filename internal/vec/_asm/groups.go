@@ -7,8 +7,8 @@ import (
 
 // emitGroups writes the products of quantised rows by weights with scales of groups. A block is the part of a row of
 // weights that one register holds, or two with AVX-512: then pairs of dwords belong to a lane, so that their sums are
-// scaled once. Lanes are sums of products with the codes of x; each has a scale of x and, from a register of scales that
-// are spread over the lanes, one of the weights.
+// scaled once. Lanes are sums of products with the codes of x; each has a scale of x and, from a register of scales
+// that are spread over the lanes, one of the weights.
 //
 //	AX arguments   CX, DX one, three strides of x   SI x   DI y   R8 row of w, R9 its cursor
 //	R10 scales of the row, R11 cursor   BX from scales to zero points   R12 groups left
@@ -161,9 +161,9 @@ func (k *groupDot) spread(from string, to int) {
 	k.op("VPERMPS V%d, V%d, V%d", to, groupIndex, to)
 }
 
-// spreadE4M3 copies to every lane its scale divided by 2^8, from the e4m3 codes of a block: sixteen scales, or four with
-// AVX2. The bits of e4m3 are those of a half-precision number 2^8 times smaller, also for subnormal numbers; NaN would
-// become 480.
+// spreadE4M3 copies to every lane its scale divided by 2^8, from the e4m3 codes of a block: sixteen scales, or four
+// with AVX2. The bits of e4m3 are those of a half-precision number 2^8 times smaller, also for subnormal numbers; NaN
+// would become 480.
 func (k *groupDot) spreadE4M3() {
 	if k.wide() {
 		k.list(`

@@ -178,8 +178,8 @@ func (k *rows) step(u int) {
 		}
 	}
 	if k.w.coded() && u > 1 {
-		// Halves of all rows are stored before the first of them is converted from memory: a load that follows its store
-		// closely has to wait.
+		// Halves of all rows are stored before the first of them is converted from memory: a load that follows its
+		// store closely has to wait.
 		for n := range k.nr {
 			k.watch(n, u)
 			for i := 0; i < u; i += 2 {
