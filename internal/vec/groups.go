@@ -22,7 +22,7 @@ import (
 //	         [depth, lanes, 4]           bytes: in order
 //	scales   [lanes] float32
 //	sums     [lanes] float32             of the codes of a lane
-//	starts   [lanes] int32               those sums times the negative default of zero points
+//	starts   [lanes] int32               if depth is 2: those sums times the negative default of zero points
 const (
 	QuantU4    = 128
 	QuantE2M1  = 128 + 1
@@ -138,7 +138,7 @@ func (o *groupOps) dword(l, r int) int {
 }
 
 // blockBytes returns the number of bytes of a block of a row.
-func (o *groupOps) blockBytes(quant int) int { return o.values(quant) + 12*o.lanes }
+func (o *groupOps) blockBytes(quant int) int { return o.values(quant) + 4*(1+o.depth)*o.lanes }
 
 // rowBytes returns the number of bytes of a quantised row of k values.
 func (o *groupOps) rowBytes(quant, k int) int {
@@ -181,7 +181,9 @@ func (o *blockOps) quantGroups(to []byte, x []float32, quant int) {
 			lane := block[n+4*l:]
 			copy(lane[:4], q.scales[(at+first)/32*4:])
 			binary.LittleEndian.PutUint32(lane[4*g.lanes:], math.Float32bits(float32(sum)))
-			binary.LittleEndian.PutUint32(lane[8*g.lanes:], uint32(-zero*sum))
+			if g.depth == 2 {
+				binary.LittleEndian.PutUint32(lane[8*g.lanes:], uint32(-zero*sum))
+			}
 		}
 		to = to[size:]
 	}

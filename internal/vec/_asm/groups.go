@@ -206,7 +206,7 @@ func (k *groupDot) block() {
 	}
 	k.op(`
 		ADDQ $%d, R9
-		ADDQ $%d, SI`, k.depth()*k.bytes(), size+3*k.bytes())
+		ADDQ $%d, SI`, k.depth()*k.bytes(), size+(1+k.depth())*k.bytes())
 }
 
 // unpack loads the codes of a block into registers as unsigned bytes. Codes of eight bits are signed bytes with AVX2.
