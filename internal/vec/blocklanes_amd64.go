@@ -109,7 +109,7 @@ func (c *BlockCut) storeLanes(line []byte, m, j, skip, run int) {
 // lanePanels adds the products of sixteen weight rows, which are run rows apart from row j on, to the results.
 func (s *blockScratch) lanePanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct, j, run, rows int) {
 	a, step := &s.rows, f.Bytes()
-	a.panel = at(s.panel, tileSide*step)
+	a.panel = at(s.panel, (tileSide*step+lineBytes-1)/lineBytes*lineBytes)
 	for b := range c.X.k / laneValues {
 		if c.N < tileSide {
 			s.padLanes(w[j*ldw:], run*ldw, b*step, step, step, c.N)

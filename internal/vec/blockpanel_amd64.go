@@ -14,8 +14,6 @@ import (
 type plainPanelArgs struct {
 	plain, panel unsafe.Pointer
 	pitch        int // bytes between plain blocks
-	mins         int // 1 if pairs are minimums, 0 if they are scales
-	times        int // 1 if codes are to be multiplied by their scales
 	planes       int // 1 if codes are in planes
 }
 
@@ -57,14 +55,14 @@ const (
 
 // panelProduct holds the kernels that multiply weights of one format by several rows of x.
 type panelProduct struct {
-	unpack      func(*blockArgs)
-	fill        func(*blockArgs) // fills panels without plain blocks, or nil
-	grid        unsafe.Pointer   // lookup table of unpack, or nil
-	planes      bool             // codes of plain blocks are in planes
-	order       int              // order of codes
-	dot8, dot4  func(*panelDotArgs)
-	mins, times bool
-	shift       int
+	unpack     func(*blockArgs)
+	fill       func(*blockArgs) // fills panels without plain blocks, or nil
+	grid       unsafe.Pointer   // lookup table of unpack, or nil
+	planes     bool             // codes of plain blocks are in planes
+	order      int              // order of codes
+	dot8, dot4 func(*panelDotArgs)
+	mins       bool
+	shift      int
 }
 
 // panelOf returns the kernels for a format, or nil for formats without panels.
@@ -90,14 +88,16 @@ var panels = func() (list [32]panelProduct) {
 		p := panelProduct{unpack: unpackers[f].wide, dot8: panelDot8x8, dot4: panelDot4x8, shift: 6}
 		switch f {
 		case block.Q2_K: // products of at most 3 times 15
-			p.dot8, p.dot4, p.mins, p.times = panelDot8x1Mins, panelDot4x1Mins, true, true
+			p.fill, p.dot8, p.dot4 = laneFillQ2K, panelDot8x1Mins, panelDot4x1Mins
 		case block.Q4_K:
 			p.fill, p.dot8, p.dot4 = laneFillQ4K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q5_K:
 			p.fill, p.dot8, p.dot4 = laneFillQ5K, panelDot8x8Mins, panelDot4x8Mins
 		case block.Q6_K:
 			p.unpack, p.dot8, p.dot4 = unpackQ6Kavx512, panelDot8x16, panelDot4x16
-		case block.Q3_K, block.IQ2_XS, block.IQ2_S, block.IQ1_M:
+		case block.Q3_K:
+			p.fill, p.dot8, p.dot4, p.shift = laneFillQ3K, panelDot8x16, panelDot4x16, 2
+		case block.IQ2_XS, block.IQ2_S, block.IQ1_M:
 			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
 		case block.TQ1_0, block.TQ2_0: // the scales of these formats are 1
 			p.dot8, p.dot4 = panelDot8x1, panelDot4x1
@@ -180,8 +180,8 @@ func (s *blockScratch) plainPanels(c *BlockCut, f block.Format, w []byte, ldw in
 	const pitch = plainDepth / 256 * plainBytes
 	a := &s.rows
 	a.panel = at(s.panel, 0)
-	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
-		times: flag(p.times), planes: flag(p.planes)}
+	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch,
+		planes: flag(p.planes)}
 	a.take(c, f, w, ldw, j, 0, tileSide)
 	a.ahead, a.last = tileSide*ldw, 0
 	for k := 0; k < c.X.k; k += plainDepth {

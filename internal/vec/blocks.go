@@ -49,7 +49,7 @@ func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 type BlockRows struct {
 	mem   []byte
 	m, k  int
-	group int // values that share a scale, or QuantNibbles or QuantBytes
+	group int // values that share a scale, or QuantU4, QuantE2M1 or QuantBytes
 	rows  int // rows of a unit
 	bytes int // bytes of a row for weights with scales per group, otherwise 0
 
@@ -164,7 +164,7 @@ func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 // ResetBlocks allocates memory for m rows of k values with a scale for each group of values; k is a multiple of group.
 // If alone is true, rows are multiplied one at a time.
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
-	if group == QuantNibbles || group == QuantBytes {
+	if quantZero(group) != 0 {
 		b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, t.ops.blocks.groups.rowBytes(group, k)
 		b.planes = false
 		if n := m * b.bytes; cap(b.mem) < n {

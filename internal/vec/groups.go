@@ -13,19 +13,34 @@ import (
 //
 //	y = Σ over lanes of (Σ code·x - zero·Σ x) · scale of x · scale of the group
 //
-// A lane holds 32 bits of codes: eight values of four bits, or four values of eight bits. The order of sums depends
-// only on the tier.
+// A dword holds eight codes of four bits, or four of eight bits. A lane holds depth adjacent dwords (see groupOps). The
+// order of sums depends only on the tier.
 
 // Rows of x for such weights, as [Tier.ResetBlocks] takes them in place of a group: a row is a list of blocks of
 //
-//	codes    [2, lanes, 4] int8   nibbles: those of even columns, then of odd ones
-//	         [lanes, 4]           bytes: in order
+//	codes    [depth, 2, lanes, 4] int8   nibbles: those of even columns, then of odd ones
+//	         [depth, lanes, 4]           bytes: in order
 //	scales   [lanes] float32
-//	sums     [lanes] float32      of the codes of a lane
+//	sums     [lanes] float32             of the codes of a lane
+//	starts   [lanes] int32               if depth is 2: those sums times the negative default of zero points
 const (
-	QuantNibbles = 128
-	QuantBytes   = 64
+	QuantU4    = 128
+	QuantE2M1  = 128 + 1
+	QuantBytes = 64
 )
+
+// quantZero returns the default zero point of weights for which x is quantised so, or 0 for groups of block formats.
+func quantZero(quant int) int32 {
+	switch quant {
+	case QuantU4:
+		return zeroU4
+	case QuantE2M1:
+		return zeroE2M1
+	case QuantBytes:
+		return zeroU8
+	}
+	return 0
+}
 
 // Codes is the packing of weights whose scales belong to groups.
 type Codes uint8
@@ -43,8 +58,11 @@ func (c Codes) nibbles() bool { return c == CodesU4 || c == CodesE2M1 }
 
 // Quant returns the group value with which x is quantised for such weights.
 func (c Codes) Quant() int {
-	if c.nibbles() {
-		return QuantNibbles
+	switch c {
+	case CodesU4:
+		return QuantU4
+	case CodesE2M1:
+		return QuantE2M1
 	}
 	return QuantBytes
 }
@@ -81,6 +99,9 @@ type GroupWeights struct {
 // groupOps holds the functions that a tier implements for weights whose scales belong to groups.
 type groupOps struct {
 	lanes int
+	// depth is the number of dwords of a lane: 1, or 2 of a block of two registers. Four lanes, of 128 bits, hold
+	// the dwords of the same 128 bits of each register in order.
+	depth int
 	mul   func(t *Tier, c BlockCut, w GroupWeights)
 }
 
@@ -89,8 +110,8 @@ func (t *Tier) Groups(c Codes, group, k int) bool {
 	if t.ops.blocks == nil || t.ops.blocks.groups == nil {
 		return false
 	}
-	n := t.ops.blocks.groups.values(c.Quant())
-	const most = 8 // scales of a block
+	n := t.ops.blocks.groups.values(c.Quant()) / t.ops.blocks.groups.depth
+	const most = 8 // scales of a register
 	if c == CodesE2M1 {
 		return group == 16
 	}
@@ -99,16 +120,30 @@ func (t *Tier) Groups(c Codes, group, k int) bool {
 
 // values returns the number of values in a block of a row with this quantisation.
 func (o *groupOps) values(quant int) int {
-	if quant == QuantNibbles {
-		return 8 * o.lanes
-	}
-	return 4 * o.lanes
+	return o.depth * o.lanes * dwordValues(quant)
 }
+
+// dwordValues returns the number of values in a dword of codes.
+func dwordValues(quant int) int {
+	if quant == QuantBytes {
+		return 4
+	}
+	return 8
+}
+
+// dword returns which dword of a block is the r-th of lane l.
+func (o *groupOps) dword(l, r int) int {
+	in := l%4*o.depth + r
+	return in/4*o.lanes + l/4*4 + in%4
+}
+
+// blockBytes returns the number of bytes of a block of a row.
+func (o *groupOps) blockBytes(quant int) int { return o.values(quant) + 4*(1+o.depth)*o.lanes }
 
 // rowBytes returns the number of bytes of a quantised row of k values.
 func (o *groupOps) rowBytes(quant, k int) int {
 	n := o.values(quant)
-	return (k + n - 1) / n * (n + 8*o.lanes)
+	return (k + n - 1) / n * o.blockBytes(quant)
 }
 
 // quantGroups writes a row of x as blocks. Values past the end are zeros.
@@ -125,33 +160,48 @@ func (o *blockOps) quantGroups(to []byte, x []float32, quant int) {
 		x = padded
 	}
 	o.quant(q, x, 32)
-	n, lane := g.values(quant), 4
-	if quant == QuantNibbles {
-		lane = 8
-	}
+	n, each, size := g.values(quant), dwordValues(quant), g.blockBytes(quant)
+	zero := quantZero(quant)
 	for at := 0; at < k; at += n {
-		codes := q.codes[at:min(at+n, k)]
-		scales, sums := to[n:], to[n+4*g.lanes:]
+		block, codes := to[:size], q.codes[at:min(at+n, k)]
 		if len(codes) < n {
-			clear(to[:n+8*g.lanes])
+			clear(block)
 		}
-		for l := 0; l*lane < len(codes); l++ {
-			of := (*[4]byte)(codes[l*lane:])
-			sum := int32(int8(of[0])) + int32(int8(of[1])) + int32(int8(of[2])) + int32(int8(of[3]))
-			if lane == 8 {
-				more := (*[4]byte)(codes[l*lane+4:])
-				sum += int32(int8(more[0])) + int32(int8(more[1])) + int32(int8(more[2])) + int32(int8(more[3]))
-				even, odd := (*[4]byte)(to[4*l:]), (*[4]byte)(to[4*(g.lanes+l):])
-				*even = [4]byte{of[0], of[2], more[0], more[2]}
-				*odd = [4]byte{of[1], of[3], more[1], more[3]}
-			} else {
-				copy(to[4*l:4*l+4], of[:])
+		for l := range g.lanes {
+			first, sum := g.dword(l, 0)*each, int32(0)
+			if first >= len(codes) {
+				continue
 			}
-			copy(scales[4*l:4*l+4], q.scales[(at+l*lane)/32*4:])
-			binary.LittleEndian.PutUint32(sums[4*l:], math.Float32bits(float32(sum)))
+			for r := range g.depth {
+				plane := g.lanes * each * r
+				if from := g.dword(l, r) * each; from < len(codes) {
+					sum += placeDword(block[plane+4*l:], codes[from:][:each], 4*g.lanes)
+				}
+			}
+			lane := block[n+4*l:]
+			copy(lane[:4], q.scales[(at+first)/32*4:])
+			binary.LittleEndian.PutUint32(lane[4*g.lanes:], math.Float32bits(float32(sum)))
+			if g.depth == 2 {
+				binary.LittleEndian.PutUint32(lane[8*g.lanes:], uint32(-zero*sum))
+			}
 		}
-		to = to[n+8*g.lanes:]
+		to = to[size:]
 	}
+}
+
+// placeDword writes the codes of x for a dword of four or eight weights and returns their sum. Those of odd columns of
+// eight are odd bytes away.
+func placeDword(to, codes []byte, odd int) int32 {
+	if len(codes) == 4 {
+		of := (*[4]byte)(codes)
+		copy(to[:4], of[:])
+		return int32(int8(of[0])) + int32(int8(of[1])) + int32(int8(of[2])) + int32(int8(of[3]))
+	}
+	of := (*[8]byte)(codes)
+	a, b := (*[4]byte)(to), (*[4]byte)(to[odd:])
+	*a, *b = [4]byte{of[0], of[2], of[4], of[6]}, [4]byte{of[1], of[3], of[5], of[7]}
+	return int32(int8(of[0])) + int32(int8(of[1])) + int32(int8(of[2])) + int32(int8(of[3])) +
+		int32(int8(of[4])) + int32(int8(of[5])) + int32(int8(of[6])) + int32(int8(of[7]))
 }
 
 // MulGroups multiplies quantised rows by weights [N, k] whose scales belong to groups.
@@ -182,8 +232,15 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	}
 }
 
-// middle returns the zero point of the integers that kernels multiply by x, and the factor of the scale. An e2m1 weight
-// becomes twice its value plus 12.
+// Zero points of the integers that kernels multiply by x, for codes without stored ones. An e2m1 weight becomes twice
+// its value plus 12.
+const (
+	zeroU4   = 8
+	zeroE2M1 = 12
+	zeroU8   = 128
+)
+
+// middle returns the zero point of the integers that kernels multiply by x, and the factor of the scale.
 func (w *GroupWeights) middle() (zero, factor float32) {
 	factor = w.Factor
 	if factor == 0 {
@@ -191,11 +248,11 @@ func (w *GroupWeights) middle() (zero, factor float32) {
 	}
 	switch w.Codes {
 	case CodesU4:
-		return 8, factor
+		return zeroU4, factor
 	case CodesE2M1:
-		return 12, factor / 2
+		return zeroE2M1, factor / 2
 	}
-	return 128, factor
+	return zeroU8, factor
 }
 
 // widenScales writes the scales of row n as float32.
@@ -224,7 +281,7 @@ func widenScales(t *Tier, to []float32, w *GroupWeights, n int, factor float32) 
 }
 
 // portableGroups is the reference implementation in plain Go.
-var portableGroups = &groupOps{lanes: 16, mul: mulGroupsGo}
+var portableGroups = &groupOps{lanes: 16, depth: 1, mul: mulGroupsGo}
 
 func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
 	o, k := t.ops.blocks.groups, c.X.k
@@ -238,7 +295,7 @@ func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
 			y, x := float32(0), c.X.unit(m)
 			for lane := range len(codes) * o.lanes / n {
 				block, l := lane/o.lanes, lane%o.lanes
-				at := x[block*(n+8*o.lanes):]
+				at := x[block*o.blockBytes(c.X.group):]
 				first := block*n + l*(n/o.lanes)
 				if first >= k {
 					break

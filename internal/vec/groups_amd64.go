@@ -34,7 +34,7 @@ type groupKernels struct {
 
 // groups512 are the kernels with VNNI, and groups2 those with AVX2.
 var (
-	groups512 = &groupOps{lanes: 16, mul: groupMul(&groupKernels{lanes: 16,
+	groups512 = &groupOps{lanes: 16, depth: 2, mul: groupMul(&groupKernels{lanes: 16,
 		u4: [4]func(*groupArgs){groupU41avx512, groupU42avx512, groupU43avx512, groupU44avx512},
 		u4Zeros: [4]func(*groupArgs){groupU4Zeros1avx512, groupU4Zeros2avx512, groupU4Zeros3avx512,
 			groupU4Zeros4avx512},
@@ -44,7 +44,7 @@ var (
 			groupU8Zeros4avx512},
 		i8:       [4]func(*groupArgs){groupI81avx512, groupI82avx512, groupI83avx512, groupI84avx512},
 		widenF16: widenF16avx512, widenU8: widenU8avx512})}
-	groups2 = &groupOps{lanes: 8, mul: groupMul(&groupKernels{lanes: 8, signed: true,
+	groups2 = &groupOps{lanes: 8, depth: 1, mul: groupMul(&groupKernels{lanes: 8, signed: true,
 		u4: [4]func(*groupArgs){groupU41avx2, groupU42avx2, groupU43avx2, groupU44avx2},
 		u4Zeros: [4]func(*groupArgs){groupU4Zeros1avx2, groupU4Zeros2avx2, groupU4Zeros3avx2,
 			groupU4Zeros4avx2},
@@ -93,12 +93,20 @@ func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 			s.args, s.vec = groupArgs{}, vecArgs{}
 			groupScratches.put(s)
 		}()
-		k, values := c.X.k, t.ops.blocks.groups.values(c.X.group)
+		ops := t.ops.blocks.groups
+		k, values := c.X.k, ops.values(c.X.group)
 		groups, blocks, lanes := (k+w.Group-1)/w.Group, (k+values-1)/values, g.lanes
-		size, whole := w.rowBytes(k), blocks*4*lanes
+		size, whole := w.rowBytes(k), blocks*4*lanes*ops.depth
 		a, kernels := &s.args, g.of(&w)
-		a.shape(groups, blocks, w.Group, values, lanes)
-		count, each := a.repeat(groups, blocks, w.Codes.nibbles() && lanes == 16)
+		var count, each int
+		if part := values / ops.depth; w.Group < k && w.Group > part && w.Group%values != 0 {
+			// A block may belong to two groups: each scale is repeated for every half of a block.
+			count, each = (k+part-1)/part, w.Group/part
+			a.shape(ops, count, blocks, part, c.X.group)
+		} else {
+			a.shape(ops, groups, blocks, w.Group, c.X.group)
+			count, each = a.repeat(groups, blocks, w.Codes.nibbles() && lanes == 16)
+		}
 		a.ldx, a.ldScale = c.X.unitBytes(), 4*count
 		if a.middle, a.factor = w.middle(); g.signed && !w.Codes.nibbles() {
 			a.middle = 0
@@ -142,7 +150,8 @@ func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 }
 
 // shape sets the fields that map scales to blocks.
-func (a *groupArgs) shape(groups, blocks, group, values, lanes int) {
+func (a *groupArgs) shape(o *groupOps, groups, blocks, group, quant int) {
+	values := o.values(quant)
 	each := max(1, values/group) // scales of a block
 	if group >= values {
 		each = 1
@@ -154,8 +163,8 @@ func (a *groupArgs) shape(groups, blocks, group, values, lanes int) {
 			a.blocks = blocks
 		}
 	}
-	for i := range a.index {
-		a.index[i] = int32(i * each / lanes)
+	for l := range o.lanes {
+		a.index[l] = int32(o.dword(l, 0) * dwordValues(quant) * each / values)
 	}
 }
 

@@ -40,7 +40,15 @@ GLOBL groupOnes<>(SB), RODATA|NOPTR, $32
 
 DATA groupNoBit<>+0(SB)/8, $0xBFFFBFFFBFFFBFFF
 DATA groupNoBit<>+8(SB)/8, $0xBFFFBFFFBFFFBFFF
-GLOBL groupNoBit<>(SB), RODATA|NOPTR, $16
+DATA groupNoBit<>+16(SB)/8, $0xBFFFBFFFBFFFBFFF
+DATA groupNoBit<>+24(SB)/8, $0xBFFFBFFFBFFFBFFF
+GLOBL groupNoBit<>(SB), RODATA|NOPTR, $32
+
+DATA groupPairs<>+0(SB)/8, $0x0989088801810080
+DATA groupPairs<>+8(SB)/8, $0x0B8B0A8A03830282
+DATA groupPairs<>+16(SB)/8, $0x0D8D0C8C05850484
+DATA groupPairs<>+24(SB)/8, $0x0F8F0E8E07870686
+GLOBL groupPairs<>(SB), RODATA|NOPTR, $32
 
 // func groupU41avx2(a *groupArgs)
 // 1 rows of x by rows of U4 weights, whole blocks.

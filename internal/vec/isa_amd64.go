@@ -81,15 +81,17 @@ const (
 // rowsArgs are the arguments of kernels that multiply up to four rows of x by groups of four weight rows, or by one.
 type rowsArgs struct {
 	//lint:ignore U1000 only the assembly uses it
-	spill         [512]byte // e4m3: halves between two steps of decoding
-	y, x, w       unsafe.Pointer
-	ldy, ldx, ldw int
-	groups        int            // groups of weight rows; the kernel counts it down
-	steps         int            // whole registers along k
-	scale         unsafe.Pointer // e4m3: scales of these rows, one per 128 columns
-	bias          float32        // e4m3: the factor that undoes the decoder's 2^-8
-	xTail, wTail  unsafe.Pointer // last elements of k as zero-padded registers; only with one group
-	codes         [16]uint32     // e4m3, out: largest codes read, four to a word, without signs
+	spill        [512]byte // e4m3: halves between two steps of decoding
+	y, x, w      unsafe.Pointer
+	ldy, ldx     int
+	ldw, apart   int            // bytes between the weight rows of a group, and between their results
+	next         int            // bytes between groups; their results are adjacent
+	groups       int            // groups of weight rows; the kernel counts it down
+	steps        int            // whole registers along k
+	scale        unsafe.Pointer // e4m3: scales of these rows, one per 128 columns
+	bias         float32        // e4m3: the factor that undoes the decoder's 2^-8
+	xTail, wTail unsafe.Pointer // last elements of k as zero-padded registers; only with one group
+	codes        [16]uint32     // e4m3, out: largest codes read, four to a word, without signs
 }
 
 // panelArgs are the arguments of kernels that multiply tiles of panelMR rows of x by one panel.

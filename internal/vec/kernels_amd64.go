@@ -143,9 +143,6 @@ func blockDot4IQ4NL(a *blockArgs)
 func blockDot4MXFP4(a *blockArgs)
 
 //go:noescape
-func blockDot4PlainMins(a *blockArgs)
-
-//go:noescape
 func blockDot4PlainRaised(a *blockArgs)
 
 //go:noescape
@@ -165,9 +162,6 @@ func blockDot4Q6K(a *blockArgs)
 
 //go:noescape
 func blockDot4Q80(a *blockArgs)
-
-//go:noescape
-func blockDotPlainMins(a *blockArgs)
 
 //go:noescape
 func blockDotPlainRaised(a *blockArgs)
@@ -558,6 +552,12 @@ func laneDotQ5K(a *blockArgs)
 
 //go:noescape
 func laneFillIQ4XS(a *blockArgs)
+
+//go:noescape
+func laneFillQ2K(a *blockArgs)
+
+//go:noescape
+func laneFillQ3K(a *blockArgs)
 
 //go:noescape
 func laneFillQ4K(a *blockArgs)
@@ -1082,13 +1082,7 @@ func unpackIQ4XSavx2(a *blockArgs)
 func unpackQ2Kavx2(a *blockArgs)
 
 //go:noescape
-func unpackQ2Kavx512(a *blockArgs)
-
-//go:noescape
 func unpackQ3Kavx2(a *blockArgs)
-
-//go:noescape
-func unpackQ3Kavx512(a *blockArgs)
 
 //go:noescape
 func unpackQ41avx2(a *blockArgs)

@@ -59,21 +59,37 @@ func (s *isa) matMul(p *product, w weights) {
 // and small enough to stay in the cache for further rows of x.
 const rowsChunk = 128 << 10
 
-// matMulRows processes the weights in bands that share their scales, and each band in chunks.
+// matMulRows processes the weights in bands that share their scales. Four rows of a band are multiplied at a time, one
+// of each of four runs of rows, so that memory is read as four long streams.
 func (s *isa) matMulRows(sc *scratch, p *product, w *weights) {
-	chunk := max(4, rowsChunk/(p.k*w.size())&^3)
+	chunk := max(1, rowsChunk/(4*p.k*w.size()))
 	for j := 0; j < p.n; {
-		end := j + w.band(j, p.n-j)
+		first, end := j, j+w.band(j, p.n-j)
 		f := s.factor(sc, p, w, j)
 		for j < end {
-			cols := min(chunk, end-j)
-			for i := 0; i < p.m; i += s.rowsMR {
-				s.rowsBlock(sc, p, w, &f, i, min(s.rowsMR, p.m-i), j, cols)
+			c := rowsCut{j: j, rows: 4, apart: (end - j) / 4, groups: (end - j) / 4}
+			switch {
+			case c.groups == 0 && end-first >= 4:
+				// The last rows that are fewer than four, together with some of the rows before them.
+				c = rowsCut{j: end - 4, rows: 4, apart: 1, groups: 1}
+			case c.groups == 0:
+				c = rowsCut{j: j, rows: 1, apart: 1, groups: end - j}
 			}
-			j += cols
+			j = c.j + c.rows*c.groups
+			for left := c.groups; left > 0; left -= c.groups {
+				c.groups = min(chunk, left)
+				for i := 0; i < p.m; i += s.rowsMR {
+					s.rowsBlock(sc, p, w, &f, i, min(s.rowsMR, p.m-i), c)
+				}
+				c.j += c.groups
+			}
 		}
 	}
 }
+
+// rowsCut is a list of groups of four weight rows, or of one. The first row of group g is j+g, the others of the group
+// are apart rows from each other.
+type rowsCut struct{ j, rows, apart, groups int }
 
 // factor is the left factor for a band of weights and the kernels that multiply it.
 type factor struct {
@@ -114,47 +130,41 @@ func notPowerOfTwo(scale float32) bool {
 	return bits&(1<<23-1) != 0 || bits < (127-100)<<23 || bits > (127+100)<<23
 }
 
-// rowsBlock computes y[i:i+rows, j:j+cols] for weight rows that share their scales.
-func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows, j, cols int) {
+// rowsBlock computes the products of rows i to i+rows of x and weight rows that share their scales.
+func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows int, c rowsCut) {
 	a := &sc.rows
-	a.ldy, a.ldx, a.ldw = 4*p.ldy, 4*f.ldx, w.size()*w.ld
+	a.ldy, a.ldx, a.ldw, a.apart, a.next = 4*p.ldy, 4*f.ldx, w.size()*w.ld*c.apart, 4*c.apart, w.size()*w.ld
 	a.x = at(f.x, i*f.ldx)
 	a.steps = p.k / s.vec.lanes
 	a.xTail, a.wTail = nil, nil
 	if w.format == formatFP8 {
-		a.scale, a.bias = at(w.scale.row(j), 0), 256
+		a.scale, a.bias = at(w.scale.row(c.j), 0), 256
 	}
-	tail := p.k % s.vec.lanes
+	kernel := f.kernels[rows-1][0]
+	if c.rows == 1 {
+		kernel = f.kernels[rows-1][1]
+	}
+	tail, each := p.k%s.vec.lanes, c.groups
 	if tail > 0 {
 		for r := range rows {
 			s.vec.padded(sc.xTail[:], r, p.x[(i+r)*p.ldx+p.k-tail:][:tail])
 		}
-		a.xTail, a.wTail = at(sc.xTail[:], 0), at(sc.wTail[:], 0)
+		a.xTail, a.wTail, each = at(sc.xTail[:], 0), at(sc.wTail[:], 0), 1
 	}
-	kernels := &f.kernels[rows-1]
-	end := j + cols
-	for j < end {
-		kernel, width, groups := kernels[0], 4, (end-j)/4
-		switch {
-		case groups == 0 && cols >= 4:
-			// The last columns that are fewer than four, together with some of the columns before them.
-			j, groups = end-4, 1
-		case groups == 0:
-			kernel, width, groups = kernels[1], 1, end-j
-		}
+	for j := c.j; j < c.j+c.groups; j += each {
 		if tail > 0 {
-			groups = 1
-			for r := range width {
+			for r := range c.rows {
 				lane := s.vec.padded(sc.wTail[:], r, nil)
-				w.widen(s, sc, lane[:tail], j+r, p.k-tail)
+				w.widen(s, sc, lane[:tail], j+r*c.apart, p.k-tail)
 			}
 		}
-		a.y, a.w, a.groups = at(p.y, i*p.ldy+j), w.at(j, 0), groups
+		a.y, a.w, a.groups = at(p.y, i*p.ldy+j), w.at(j, 0), each
 		runKernel(kernel, a)
 		if w.format == formatFP8 && sawNaN(&a.codes) {
-			p.markNaN(w, i, rows, j, width*groups)
+			for r := range c.rows {
+				p.markNaN(w, i, rows, j+r*c.apart, each)
+			}
 		}
-		j += width * groups
 	}
 }
 

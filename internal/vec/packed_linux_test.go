@@ -55,6 +55,13 @@ func BenchmarkPackedRows(b *testing.B) {
 			t.MulGroups(c, w)
 		}})
 	}
+	ones := make([]float32, part/k/scaleBlock*k/scaleBlock)
+	for i := range ones {
+		ones[i] = 1
+	}
+	list = append(list, packedWeights{"e4m3", QuantBytes, k, func(t *Tier, c BlockCut, data []byte) {
+		t.MatMulFP8(c.Y, c.Ldy, x, k, c.M1, data, k, c.N, k, ones, k/scaleBlock, 0)
+	}})
 	for _, w := range list {
 		fillPacked(w, bytes)
 		n := part / w.bytes / 16 * 16
@@ -113,6 +120,9 @@ func fillPacked(w packedWeights, to []byte) {
 	r, some := newRand(52), to[:64*w.bytes]
 	for i := range some {
 		some[i] = byte(r.Uint32())
+		if w.name == "e4m3" {
+			some[i] &^= 1 // not NaN
+		}
 	}
 	for _, f := range block.Formats() {
 		if f.String() == w.name {

@@ -125,8 +125,8 @@ var unpackers = map[block.Format]struct {
 	wide, narrow func(*blockArgs)
 	kind         *plainKind
 }{
-	block.Q2_K:    {unpackQ2Kavx512, unpackQ2Kavx2, plainMins},
-	block.Q3_K:    {unpackQ3Kavx512, unpackQ3Kavx2, plainRaised},
+	block.Q2_K:    {nil, unpackQ2Kavx2, plainMins},
+	block.Q3_K:    {nil, unpackQ3Kavx2, plainRaised},
 	block.Q5_K:    {nil, unpackQ5Kavx2, plainMins},
 	block.IQ4_XS:  {nil, unpackIQ4XSavx2, plainSigned},
 	block.IQ1_S:   {unpackIQ1Savx512, unpackIQ1Savx2, plainRaised},
@@ -152,7 +152,7 @@ type plainKind struct {
 
 var (
 	plainRaised = &plainKind{blockDotPlainRaised, blockDot4PlainRaised, blockDot2PlainRaised, plainBytes}
-	plainMins   = &plainKind{blockDotPlainMins, blockDot4PlainMins, blockDot2PlainMins, plainBytes}
+	plainMins   = &plainKind{nil, nil, blockDot2PlainMins, plainBytes}
 	plainSigned = &plainKind{nil, nil, blockDot2PlainSigned, plainBytes}
 	plain32     = &plainKind{nil, nil, blockDot2Plain32, plainBytes32}
 )

@@ -269,9 +269,9 @@ DATA unpackPowers<>+16(SB)/8, $0x0009000900090009
 DATA unpackPowers<>+24(SB)/8, $0x001B001B001B001B
 GLOBL unpackPowers<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ2Kavx2(a *blockArgs)
-// Q2K of sixteen rows to PlainMins.
-TEXT ·unpackQ2Kavx2(SB), NOSPLIT, $0-8
+// func unpackIQ1Savx2(a *blockArgs)
+// IQ1S of sixteen rows to PlainRaised.
+TEXT ·unpackIQ1Savx2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ blockArgs_panel(AX), DI
 	MOVQ blockArgs_ahead(AX), R13
@@ -291,183 +291,6 @@ row1:
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
 block2:
-	PREFETCHT0 (R8)(R13*1)
-	PREFETCHT0 64(R8)(R13*1)
-	VMOVDQU (R8), X0
-	VPAND X15, X0, X1
-	VPSRLW $4, X0, X0
-	VPAND X15, X0, X0
-	VPMOVZXBW X1, Y1
-	VPMOVZXBW X0, Y0
-	VMOVDQU Y1, 256(DI)
-	VMOVDQU Y0, 288(DI)
-	VMOVD 80(R8), X0
-	VCVTPH2PS X0, X0
-	VMOVQ X0, 320(DI)
-	VMOVDQU 16(R8), Y0
-	VPAND Y14, Y0, Y4
-	VMOVDQU Y4, (DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VMOVDQU Y1, 32(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VMOVDQU Y2, 64(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VMOVDQU Y3, 96(DI)
-	VMOVDQU 48(R8), Y0
-	VPAND Y14, Y0, Y4
-	VMOVDQU Y4, 128(DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VMOVDQU Y1, 160(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VMOVDQU Y2, 192(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VMOVDQU Y3, 224(DI)
-	ADDQ $84, R8
-	ADDQ $384, DI
-	DECQ DX
-	JNZ block2
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row1
-	VZEROUPPER
-	RET
-
-// func unpackQ3Kavx2(a *blockArgs)
-// Q3K of sixteen rows to PlainRaised.
-TEXT ·unpackQ3Kavx2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row3:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block4:
-	PREFETCHT0 (R8)(R13*1)
-	PREFETCHT0 64(R8)(R13*1)
-	VMOVQ 96(R8), X0
-	VPSRLW $4, X0, X1
-	VPUNPCKLQDQ X1, X0, X0
-	VPAND X15, X0, X0
-	VPBROADCASTD 104(R8), X1
-	VPSRLVD unpackPairs<>(SB), X1, X1
-	VPAND X14, X1, X1
-	VPSLLW $4, X1, X1
-	VPOR X1, X0, X0
-	VPSUBB unpack32<>(SB), X0, X0
-	VPMOVSXBW X0, Y0
-	VMOVDQU Y0, 256(DI)
-	VPBROADCASTW 108(R8), X0
-	VCVTPH2PS X0, X0
-	VMOVSS X0, 320(DI)
-	VMOVDQU unpack4<>(SB), Y7
-	VMOVDQU unpack60<>(SB), Y6
-	VMOVDQU (R8), Y9
-	VMOVDQU 32(R8), Y0
-	VPAND Y14, Y0, Y4
-	VPSLLW $2, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y4, Y4
-	VPADDB Y6, Y4, Y4
-	VMOVDQU Y4, (DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VPSLLW $1, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y1, Y1
-	VPADDB Y6, Y1, Y1
-	VMOVDQU Y1, 32(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VMOVDQA Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y2, Y2
-	VPADDB Y6, Y2, Y2
-	VMOVDQU Y2, 64(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VPSRLW $1, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y3, Y3
-	VPADDB Y6, Y3, Y3
-	VMOVDQU Y3, 96(DI)
-	VMOVDQU 64(R8), Y0
-	VPAND Y14, Y0, Y4
-	VPSRLW $2, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y4, Y4
-	VPADDB Y6, Y4, Y4
-	VMOVDQU Y4, 128(DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VPSRLW $3, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y1, Y1
-	VPADDB Y6, Y1, Y1
-	VMOVDQU Y1, 160(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VPSRLW $4, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y2, Y2
-	VPADDB Y6, Y2, Y2
-	VMOVDQU Y2, 192(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VPSRLW $5, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y3, Y3
-	VPADDB Y6, Y3, Y3
-	VMOVDQU Y3, 224(DI)
-	ADDQ $110, R8
-	ADDQ $384, DI
-	DECQ DX
-	JNZ block4
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row3
-	VZEROUPPER
-	RET
-
-// func unpackIQ1Savx2(a *blockArgs)
-// IQ1S of sixteen rows to PlainRaised.
-TEXT ·unpackIQ1Savx2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row5:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block6:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW (R8), X0
 	VCVTPH2PS X0, X0
@@ -684,10 +507,10 @@ block6:
 	ADDQ $50, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block6
+	JNZ block2
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row5
+	JNZ row1
 	VZEROUPPER
 	RET
 
@@ -707,12 +530,12 @@ TEXT ·unpackIQ1Mavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row7:
+row3:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block8:
+block4:
 	PREFETCHT0 (R8)(R13*1)
 	MOVQ 48(R8), R9
 	MOVQ $0xF000F000F000F000, R10
@@ -952,10 +775,10 @@ block8:
 	ADDQ $56, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block8
+	JNZ block4
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row7
+	JNZ row3
 	VZEROUPPER
 	RET
 
@@ -975,12 +798,12 @@ TEXT ·unpackIQ2XXSavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row9:
+row5:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block10:
+block6:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1155,10 +978,10 @@ block10:
 	ADDQ $66, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block10
+	JNZ block6
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row9
+	JNZ row5
 	VZEROUPPER
 	RET
 
@@ -1178,12 +1001,12 @@ TEXT ·unpackIQ2XSavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row11:
+row7:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block12:
+block8:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1383,10 +1206,10 @@ block12:
 	ADDQ $74, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block12
+	JNZ block8
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row11
+	JNZ row7
 	VZEROUPPER
 	RET
 
@@ -1406,12 +1229,12 @@ TEXT ·unpackIQ2Savx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row13:
+row9:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block14:
+block10:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1644,10 +1467,10 @@ block14:
 	ADDQ $82, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block14
+	JNZ block10
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row13
+	JNZ row9
 	VZEROUPPER
 	RET
 
@@ -1667,12 +1490,12 @@ TEXT ·unpackIQ3XXSavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row15:
+row11:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block16:
+block12:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1909,10 +1732,10 @@ block16:
 	ADDQ $98, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block16
+	JNZ block12
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row15
+	JNZ row11
 	VZEROUPPER
 	RET
 
@@ -1932,12 +1755,12 @@ TEXT ·unpackIQ3Savx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row17:
+row13:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block18:
+block14:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -2324,10 +2147,10 @@ block18:
 	ADDQ $110, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block18
+	JNZ block14
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row17
+	JNZ row13
 	VZEROUPPER
 	RET
 
@@ -2347,12 +2170,12 @@ TEXT ·unpackTQ10avx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row19:
+row15:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block20:
+block16:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW 52(R8), X0
 	VCVTPH2PS X0, X0
@@ -2497,10 +2320,10 @@ block20:
 	ADDQ $54, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block20
+	JNZ block16
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row19
+	JNZ row15
 	VZEROUPPER
 	RET
 
@@ -2520,12 +2343,12 @@ TEXT ·unpackTQ20avx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row21:
+row17:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block22:
+block18:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW 64(R8), X0
@@ -2567,6 +2390,183 @@ block22:
 	VPADDB Y7, Y3, Y3
 	VMOVDQU Y3, 224(DI)
 	ADDQ $66, R8
+	ADDQ $384, DI
+	DECQ DX
+	JNZ block18
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row17
+	VZEROUPPER
+	RET
+
+// func unpackQ2Kavx2(a *blockArgs)
+// Q2K of sixteen rows to PlainMins.
+TEXT ·unpackQ2Kavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row19:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block20:
+	PREFETCHT0 (R8)(R13*1)
+	PREFETCHT0 64(R8)(R13*1)
+	VMOVDQU (R8), X0
+	VPAND X15, X0, X1
+	VPSRLW $4, X0, X0
+	VPAND X15, X0, X0
+	VPMOVZXBW X1, Y1
+	VPMOVZXBW X0, Y0
+	VMOVDQU Y1, 256(DI)
+	VMOVDQU Y0, 288(DI)
+	VMOVD 80(R8), X0
+	VCVTPH2PS X0, X0
+	VMOVQ X0, 320(DI)
+	VMOVDQU 16(R8), Y0
+	VPAND Y14, Y0, Y4
+	VMOVDQU Y4, (DI)
+	VPSRLW $2, Y0, Y1
+	VPAND Y14, Y1, Y1
+	VMOVDQU Y1, 32(DI)
+	VPSRLW $4, Y0, Y2
+	VPAND Y14, Y2, Y2
+	VMOVDQU Y2, 64(DI)
+	VPSRLW $6, Y0, Y3
+	VPAND Y14, Y3, Y3
+	VMOVDQU Y3, 96(DI)
+	VMOVDQU 48(R8), Y0
+	VPAND Y14, Y0, Y4
+	VMOVDQU Y4, 128(DI)
+	VPSRLW $2, Y0, Y1
+	VPAND Y14, Y1, Y1
+	VMOVDQU Y1, 160(DI)
+	VPSRLW $4, Y0, Y2
+	VPAND Y14, Y2, Y2
+	VMOVDQU Y2, 192(DI)
+	VPSRLW $6, Y0, Y3
+	VPAND Y14, Y3, Y3
+	VMOVDQU Y3, 224(DI)
+	ADDQ $84, R8
+	ADDQ $384, DI
+	DECQ DX
+	JNZ block20
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row19
+	VZEROUPPER
+	RET
+
+// func unpackQ3Kavx2(a *blockArgs)
+// Q3K of sixteen rows to PlainRaised.
+TEXT ·unpackQ3Kavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row21:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block22:
+	PREFETCHT0 (R8)(R13*1)
+	PREFETCHT0 64(R8)(R13*1)
+	VMOVQ 96(R8), X0
+	VPSRLW $4, X0, X1
+	VPUNPCKLQDQ X1, X0, X0
+	VPAND X15, X0, X0
+	VPBROADCASTD 104(R8), X1
+	VPSRLVD unpackPairs<>(SB), X1, X1
+	VPAND X14, X1, X1
+	VPSLLW $4, X1, X1
+	VPOR X1, X0, X0
+	VPSUBB unpack32<>(SB), X0, X0
+	VPMOVSXBW X0, Y0
+	VMOVDQU Y0, 256(DI)
+	VPBROADCASTW 108(R8), X0
+	VCVTPH2PS X0, X0
+	VMOVSS X0, 320(DI)
+	VMOVDQU unpack4<>(SB), Y7
+	VMOVDQU unpack60<>(SB), Y6
+	VMOVDQU (R8), Y9
+	VMOVDQU 32(R8), Y0
+	VPAND Y14, Y0, Y4
+	VPSLLW $2, Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y4, Y4
+	VPADDB Y6, Y4, Y4
+	VMOVDQU Y4, (DI)
+	VPSRLW $2, Y0, Y1
+	VPAND Y14, Y1, Y1
+	VPSLLW $1, Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y1, Y1
+	VPADDB Y6, Y1, Y1
+	VMOVDQU Y1, 32(DI)
+	VPSRLW $4, Y0, Y2
+	VPAND Y14, Y2, Y2
+	VMOVDQA Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 64(DI)
+	VPSRLW $6, Y0, Y3
+	VPAND Y14, Y3, Y3
+	VPSRLW $1, Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y3, Y3
+	VPADDB Y6, Y3, Y3
+	VMOVDQU Y3, 96(DI)
+	VMOVDQU 64(R8), Y0
+	VPAND Y14, Y0, Y4
+	VPSRLW $2, Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y4, Y4
+	VPADDB Y6, Y4, Y4
+	VMOVDQU Y4, 128(DI)
+	VPSRLW $2, Y0, Y1
+	VPAND Y14, Y1, Y1
+	VPSRLW $3, Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y1, Y1
+	VPADDB Y6, Y1, Y1
+	VMOVDQU Y1, 160(DI)
+	VPSRLW $4, Y0, Y2
+	VPAND Y14, Y2, Y2
+	VPSRLW $4, Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 192(DI)
+	VPSRLW $6, Y0, Y3
+	VPAND Y14, Y3, Y3
+	VPSRLW $5, Y9, Y5
+	VPAND Y7, Y5, Y5
+	VPOR Y5, Y3, Y3
+	VPADDB Y6, Y3, Y3
+	VMOVDQU Y3, 224(DI)
+	ADDQ $110, R8
 	ADDQ $384, DI
 	DECQ DX
 	JNZ block22

@@ -269,9 +269,9 @@ DATA unpackPowers<>+16(SB)/8, $0x0009000900090009
 DATA unpackPowers<>+24(SB)/8, $0x001B001B001B001B
 GLOBL unpackPowers<>(SB), RODATA|NOPTR, $32
 
-// func unpackQ2Kavx512(a *blockArgs)
-// Q2K of sixteen rows to PlainMins.
-TEXT ·unpackQ2Kavx512(SB), NOSPLIT, $0-8
+// func unpackQ6Kavx512(a *blockArgs)
+// Q6K of sixteen rows to PlainRaised.
+TEXT ·unpackQ6Kavx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ blockArgs_panel(AX), DI
 	MOVQ blockArgs_ahead(AX), R13
@@ -291,183 +291,6 @@ row1:
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
 block2:
-	PREFETCHT0 (R8)(R13*1)
-	PREFETCHT0 64(R8)(R13*1)
-	VMOVDQU (R8), X0
-	VPAND X15, X0, X1
-	VPSRLW $4, X0, X0
-	VPAND X15, X0, X0
-	VPMOVZXBW X1, Y1
-	VPMOVZXBW X0, Y0
-	VMOVDQU Y1, 256(DI)
-	VMOVDQU Y0, 288(DI)
-	VMOVD 80(R8), X0
-	VCVTPH2PS X0, X0
-	VMOVQ X0, 320(DI)
-	VMOVDQU 16(R8), Y0
-	VPAND Y14, Y0, Y4
-	VMOVDQU Y4, (DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VMOVDQU Y1, 32(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VMOVDQU Y2, 64(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VMOVDQU Y3, 96(DI)
-	VMOVDQU 48(R8), Y0
-	VPAND Y14, Y0, Y4
-	VMOVDQU Y4, 128(DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VMOVDQU Y1, 160(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VMOVDQU Y2, 192(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VMOVDQU Y3, 224(DI)
-	ADDQ $84, R8
-	ADDQ $384, DI
-	DECQ DX
-	JNZ block2
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row1
-	VZEROUPPER
-	RET
-
-// func unpackQ3Kavx512(a *blockArgs)
-// Q3K of sixteen rows to PlainRaised.
-TEXT ·unpackQ3Kavx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row3:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block4:
-	PREFETCHT0 (R8)(R13*1)
-	PREFETCHT0 64(R8)(R13*1)
-	VMOVQ 96(R8), X0
-	VPSRLW $4, X0, X1
-	VPUNPCKLQDQ X1, X0, X0
-	VPAND X15, X0, X0
-	VPBROADCASTD 104(R8), X1
-	VPSRLVD unpackPairs<>(SB), X1, X1
-	VPAND X14, X1, X1
-	VPSLLW $4, X1, X1
-	VPOR X1, X0, X0
-	VPSUBB unpack32<>(SB), X0, X0
-	VPMOVSXBW X0, Y0
-	VMOVDQU Y0, 256(DI)
-	VPBROADCASTW 108(R8), X0
-	VCVTPH2PS X0, X0
-	VMOVSS X0, 320(DI)
-	VMOVDQU unpack4<>(SB), Y7
-	VMOVDQU unpack60<>(SB), Y6
-	VMOVDQU (R8), Y9
-	VMOVDQU 32(R8), Y0
-	VPAND Y14, Y0, Y4
-	VPSLLW $2, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y4, Y4
-	VPADDB Y6, Y4, Y4
-	VMOVDQU Y4, (DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VPSLLW $1, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y1, Y1
-	VPADDB Y6, Y1, Y1
-	VMOVDQU Y1, 32(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VMOVDQA Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y2, Y2
-	VPADDB Y6, Y2, Y2
-	VMOVDQU Y2, 64(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VPSRLW $1, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y3, Y3
-	VPADDB Y6, Y3, Y3
-	VMOVDQU Y3, 96(DI)
-	VMOVDQU 64(R8), Y0
-	VPAND Y14, Y0, Y4
-	VPSRLW $2, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y4, Y4
-	VPADDB Y6, Y4, Y4
-	VMOVDQU Y4, 128(DI)
-	VPSRLW $2, Y0, Y1
-	VPAND Y14, Y1, Y1
-	VPSRLW $3, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y1, Y1
-	VPADDB Y6, Y1, Y1
-	VMOVDQU Y1, 160(DI)
-	VPSRLW $4, Y0, Y2
-	VPAND Y14, Y2, Y2
-	VPSRLW $4, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y2, Y2
-	VPADDB Y6, Y2, Y2
-	VMOVDQU Y2, 192(DI)
-	VPSRLW $6, Y0, Y3
-	VPAND Y14, Y3, Y3
-	VPSRLW $5, Y9, Y5
-	VPAND Y7, Y5, Y5
-	VPOR Y5, Y3, Y3
-	VPADDB Y6, Y3, Y3
-	VMOVDQU Y3, 224(DI)
-	ADDQ $110, R8
-	ADDQ $384, DI
-	DECQ DX
-	JNZ block4
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row3
-	VZEROUPPER
-	RET
-
-// func unpackQ6Kavx512(a *blockArgs)
-// Q6K of sixteen rows to PlainRaised.
-TEXT ·unpackQ6Kavx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row5:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block6:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	PREFETCHT0 128(R8)(R13*1)
@@ -540,10 +363,10 @@ block6:
 	ADDQ $210, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block6
+	JNZ block2
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row5
+	JNZ row1
 	VZEROUPPER
 	RET
 
@@ -563,12 +386,12 @@ TEXT ·unpackIQ1Savx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row7:
+row3:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block8:
+block4:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW (R8), X0
 	VCVTPH2PS X0, X0
@@ -785,10 +608,10 @@ block8:
 	ADDQ $50, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block8
+	JNZ block4
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row7
+	JNZ row3
 	VZEROUPPER
 	RET
 
@@ -808,12 +631,12 @@ TEXT ·unpackIQ1Mavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row9:
+row5:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block10:
+block6:
 	PREFETCHT0 (R8)(R13*1)
 	MOVQ 48(R8), R9
 	MOVQ $0xF000F000F000F000, R10
@@ -1053,10 +876,10 @@ block10:
 	ADDQ $56, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block10
+	JNZ block6
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row9
+	JNZ row5
 	VZEROUPPER
 	RET
 
@@ -1076,12 +899,12 @@ TEXT ·unpackIQ2XXSavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row11:
+row7:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block12:
+block8:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1224,10 +1047,10 @@ block12:
 	ADDQ $66, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block12
+	JNZ block8
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row11
+	JNZ row7
 	VZEROUPPER
 	RET
 
@@ -1247,12 +1070,12 @@ TEXT ·unpackIQ2XSavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row13:
+row9:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block14:
+block10:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1420,10 +1243,10 @@ block14:
 	ADDQ $74, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block14
+	JNZ block10
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row13
+	JNZ row9
 	VZEROUPPER
 	RET
 
@@ -1443,12 +1266,12 @@ TEXT ·unpackIQ2Savx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row15:
+row11:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block16:
+block12:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1649,10 +1472,10 @@ block16:
 	ADDQ $82, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block16
+	JNZ block12
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row15
+	JNZ row11
 	VZEROUPPER
 	RET
 
@@ -1672,12 +1495,12 @@ TEXT ·unpackIQ3XXSavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row17:
+row13:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block18:
+block14:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1882,10 +1705,10 @@ block18:
 	ADDQ $98, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block18
+	JNZ block14
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row17
+	JNZ row13
 	VZEROUPPER
 	RET
 
@@ -1905,12 +1728,12 @@ TEXT ·unpackIQ3Savx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row19:
+row15:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block20:
+block16:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -2265,10 +2088,10 @@ block20:
 	ADDQ $110, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block20
+	JNZ block16
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row19
+	JNZ row15
 	VZEROUPPER
 	RET
 
@@ -2288,12 +2111,12 @@ TEXT ·unpackTQ10avx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row21:
+row17:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block22:
+block18:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW 52(R8), X0
 	VCVTPH2PS X0, X0
@@ -2438,10 +2261,10 @@ block22:
 	ADDQ $54, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block22
+	JNZ block18
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row21
+	JNZ row17
 	VZEROUPPER
 	RET
 
@@ -2461,12 +2284,12 @@ TEXT ·unpackTQ20avx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row23:
+row19:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block24:
+block20:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW 64(R8), X0
@@ -2510,9 +2333,9 @@ block24:
 	ADDQ $66, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block24
+	JNZ block20
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row23
+	JNZ row19
 	VZEROUPPER
 	RET

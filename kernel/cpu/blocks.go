@@ -11,7 +11,7 @@ import (
 // have groups of equal size share the quantised rows.
 
 // quantGroups lists the group sizes: the number of values of x that share a scale.
-var quantGroups = [...]int{32, 256, vec.QuantRows32, vec.QuantRows256, vec.QuantNibbles, vec.QuantBytes}
+var quantGroups = [...]int{32, 256, vec.QuantRows32, vec.QuantRows256, vec.QuantU4, vec.QuantE2M1, vec.QuantBytes}
 
 // quantised holds x quantised for each entry of quantGroups.
 type quantised struct {

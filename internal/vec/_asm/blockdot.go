@@ -120,22 +120,14 @@ func (k *blockDot) lanes(i int) int {
 	return 1
 }
 
-// trees returns the trees that add up sums or, with mins, minimums.
-func (k *blockDot) trees(mins bool) []tree {
+// trees returns the trees that add up sums.
+func (k *blockDot) trees() []tree {
 	if k.rows == 1 {
-		first := 18
-		if mins {
-			first = 12
-		}
-		return []tree{{emitter: k.emitter, first: first, pair: k.f.small()}}
+		return []tree{{emitter: k.emitter, first: 18, pair: k.f.small()}}
 	}
 	var list []tree
 	for i := range k.rows {
-		at := 4 * 64 * i
-		if mins {
-			at += 4 * 64 * k.rows
-		}
-		list = append(list, tree{emitter: k.emitter, memory: true, first: at, pair: k.f.small()})
+		list = append(list, tree{emitter: k.emitter, memory: true, first: 4 * 64 * i, pair: k.f.small()})
 	}
 	return list
 }
@@ -153,7 +145,7 @@ const pairScales = 4096
 
 // pair multiplies a pair of blocks of 32 values.
 func (k *blockDot) pair() {
-	trees, nibbles := k.trees(false), slices.Contains(nibbleFormats, k.f)
+	trees, nibbles := k.trees(), slices.Contains(nibbleFormats, k.f)
 	if nibbles && !k.f.m() {
 		k.zero(6)
 	}
@@ -206,7 +198,7 @@ func (k *blockDot) pair() {
 
 // super multiplies a block of 256 values.
 func (k *blockDot) super() {
-	sums, mins := k.trees(false), k.trees(true)
+	sums := k.trees()
 	for r := range 16 {
 		blockRow(k.emitter, k.f, k.order(r))
 		scalesOf(k.emitter, k.f, 0)
@@ -231,13 +223,6 @@ func (k *blockDot) super() {
 		for i, t := range sums {
 			t.add(r, k.lanes(i))
 		}
-		if k.f.mins() {
-			k.op("VMOVDQU %d(R8), Y0", plainLeast)
-			for i, t := range mins {
-				k.op("VPMADDWD %s, Y0, Y1", k.of("CX", 0, i))
-				t.add(r, 1)
-			}
-		}
 	}
 	k.op(`
 		MOVQ blockArgs_rows(AX), R9
@@ -247,15 +232,7 @@ func (k *blockDot) super() {
 		k.op(`
 			%s, Z1
 			VCVTDQ2PS Z1, Z1`, t.load(0))
-		if k.f.mins() {
-			k.op(`
-				%s, Z0
-				VCVTDQ2PS Z0, Z0
-				VMULPS Z0, Z4, Z0
-				VFMSUB213PS Z0, Z2, Z1`, mins[i].load(0))
-		} else {
-			k.op("VMULPS Z2, Z1, Z1")
-		}
+		k.op("VMULPS Z2, Z1, Z1")
 		k.op("VFMADD231PS.BCST %s, Z1, Z%d", k.of("DI", 0, i), 16+i)
 	}
 	k.op(`

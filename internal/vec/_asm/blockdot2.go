@@ -96,7 +96,7 @@ func emitDot2(e *emitter, f blockFormat) {
 			dot2Q6K(e)
 		case plainRaised, plainMins, plainSigned:
 			dot2Plain(e, f)
-			if f.mins() {
+			if f == plainMins {
 				e.op(`
 					VMOVDQU %d(R8), Y9
 					VPMADDWD (CX), Y9, Y9`, plainLeast)

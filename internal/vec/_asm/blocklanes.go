@@ -56,6 +56,10 @@ func emitLanes(e *emitter) {
 			(&laneDot{emitter: e, f: f, fill: true}).write()
 		}
 	}
+	e.fillData()
+	for _, f := range []blockFormat{q2k, q3k} {
+		(&laneDot{emitter: e, f: f, fill: true}).write()
+	}
 }
 
 // lookup reports whether nibbles are indices of a table of values.
@@ -106,6 +110,17 @@ func (k *laneDot) write() {
 	if k.f.fifth() || k.f == q5k {
 		k.op("VPBROADCASTD laneFifth<>(SB), Z31")
 	}
+	if k.f == q2k || k.f == q3k {
+		k.op("VPBROADCASTD fillTwo<>(SB), Z31")
+	}
+	if k.f == q2k {
+		for i := range 4 {
+			k.broadcast(fmt.Sprintf("fillTwice%d", i), 26+i)
+		}
+	}
+	if k.f == q3k {
+		k.op("VPBROADCASTD fillFour<>(SB), Z26")
+	}
 	loop := k.label("loop")
 	k.op("PCALIGN $64")
 	k.at(loop)
@@ -116,6 +131,10 @@ func (k *laneDot) write() {
 		scales = 32
 	case k.f == iq4xs:
 		k.nonlinear()
+	case k.f == q2k:
+		k.fillQ2K()
+	case k.f == q3k:
+		k.fillQ3K()
 	default:
 		k.super()
 	}
@@ -142,12 +161,13 @@ func (k *laneDot) write() {
 // dwords calls use with each dword of the step, in order: a register with this dword of sixteen rows, and its index.
 func (k *laneDot) dwords(use func(z, c int)) {
 	k.done = 0
-	for at := 0; at < k.step(); {
+	end := k.step() &^ 3
+	for at := 0; at < end; {
 		size := 32
-		for size > 16 && at+size > k.step() {
+		for size > 16 && at+size > end {
 			size /= 2
 		}
-		from := min(at, k.step()-size)
+		from := min(at, end-size)
 		for i, z := range k.transposed(from, size) {
 			if c := from/4 + i; c >= k.done {
 				use(z, c)

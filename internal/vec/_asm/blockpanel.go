@@ -49,7 +49,7 @@ func emitPanelDots(e *emitter) {
 
 // emitPlainPanel writes the kernel that makes a panel of plain blocks.
 //
-//	AX arguments   SI plain blocks   DX bytes between them   DI panel   R8 a block   R9, R10 temporaries
+//	AX arguments   SI plain blocks   DX bytes between them   DI panel   R8 a block   R9 a temporary
 func emitPlainPanel(e *emitter) {
 	e.function("plainPanelavx512", "plainPanelArgs", "sixteen plain blocks to a panel.")
 	e.op(`
@@ -60,10 +60,8 @@ func emitPlainPanel(e *emitter) {
 	for r := range 16 {
 		e.op(`
 			MOVL %d(R8), R9
-			MOVL %d(R8), R10
 			MOVL R9, %d(DI)
-			MOVL R10, %d(DI)
-			ADDQ DX, R8`, plainD, plainD+4, panelD+4*r, panelMin+4*r)
+			ADDQ DX, R8`, plainD, panelD+4*r)
 	}
 	columns := func(at int) [16]int {
 		e.op("MOVQ SI, R8")
@@ -74,7 +72,6 @@ func emitPlainPanel(e *emitter) {
 		}
 		return transpose16(e)
 	}
-	plain, done := e.label("plain"), e.label("done")
 	column := columns(plainScales)
 	for i := range 8 {
 		e.op(`
@@ -83,21 +80,10 @@ func emitPlainPanel(e *emitter) {
 			VPSRAD $16, Z%d, Z17
 			VMOVDQU64 Z16, %d(DI)
 			VMOVDQU64 Z17, %d(DI)`, column[i], column[i], panelScales+128*i, panelScales+128*i+64)
-	}
-	e.op(`
-		CMPQ plainPanelArgs_mins(AX), $0
-		JE %s`, plain)
-	for i := range 8 {
-		e.op("VMOVDQU64 Z%d, %d(DI)", column[8+i], panelPairs+64*i)
-	}
-	e.op("JMP %s", done)
-	e.at(plain)
-	for i := range 8 {
 		e.op("VMOVDQU64 Z%d, %d(DI)", column[i], panelPairs+64*i)
 	}
-	e.at(done)
 	// In planes, a register has every fourth dword; otherwise codes are in order.
-	planes, multiplied := e.label("planes"), e.label("multiplied")
+	planes, done := e.label("planes"), e.label("done")
 	codes := func(apart, next int) {
 		e.op("MOVQ $4, CX")
 		e.loop("codes", "CX", func() {
@@ -114,31 +100,10 @@ func emitPlainPanel(e *emitter) {
 		CMPQ plainPanelArgs_planes(AX), $0
 		JNE %s`, planes)
 	codes(64, 1024)
-	e.op("JMP %s", multiplied)
+	e.op("JMP %s", done)
 	e.at(planes)
 	codes(256, 64)
-	e.at(multiplied)
-	end := e.label("end")
-	e.op(`
-		CMPQ plainPanelArgs_times(AX), $0
-		JE %s`, end)
-	// Codes times their scales still fit in bytes.
-	e.op(`
-		MOVQ plainPanelArgs_panel(AX), DI
-		LEAQ %d(DI), SI
-		MOVQ $16, CX`, panelScales)
-	e.loop("times", "CX", func() {
-		e.op("VMOVDQU64 (SI), Z0")
-		for i := range 4 {
-			e.op(`
-				VPMULLD %d(DI), Z0, Z1
-				VMOVDQU64 Z1, %d(DI)`, 64*i, 64*i)
-		}
-		e.op(`
-			ADDQ $64, SI
-			ADDQ $256, DI`)
-	})
-	e.at(end)
+	e.at(done)
 	e.ret()
 }
 

@@ -43,8 +43,6 @@ type unpacker struct{ *emitter }
 func emitUnpack(e *emitter) {
 	u := unpacker{e}
 	u.data()
-	u.blocks("Q2K", 84, plainMins, u.q2k)
-	u.blocks("Q3K", 110, plainRaised, u.q3k)
 	if u.wide() { // formats of panels unpack 32 bytes at a time
 		u.blocks("Q6K", 210, plainRaised, u.q6k)
 	}
@@ -58,6 +56,8 @@ func emitUnpack(e *emitter) {
 	u.blocks("TQ10", 54, plainRaised, u.tq1)
 	u.blocks("TQ20", 66, plainRaised, u.tq2)
 	if !u.wide() {
+		u.blocks("Q2K", 84, plainMins, u.q2k)
+		u.blocks("Q3K", 110, plainRaised, u.q3k)
 		u.blocks("Q5K", 176, plainMins, u.q5k)
 		u.blocks("IQ4XS", 136, plainSigned, u.iq4xs)
 		u.blocks("Q41", 20, plain32, func() { u.nibbles(true, "", false) })

@@ -48,9 +48,6 @@ func (f blockFormat) m() bool     { return f == q41 || f == q51 }
 
 func (f blockFormat) small() bool { return f.values == 32 }
 
-// mins reports whether blocks of 256 have minimums.
-func (f blockFormat) mins() bool { return f == q4k || f == plainMins }
-
 // stepBytes returns the number of bytes of a step.
 func (f blockFormat) stepBytes() int {
 	if f.small() {
@@ -72,15 +69,9 @@ const (
 // emitBlocks writes the kernels that multiply few rows of x directly by packed blocks.
 func emitBlocks(e *emitter) {
 	blockData(e)
-	for _, f := range slices.Concat(blockFormats, nibbleFormats, plainFormats) {
-		if f == plain32 {
-			continue // these formats have only AVX2 kernels
-		}
+	for _, f := range append(slices.Concat(blockFormats, nibbleFormats), plainRaised) {
 		for _, rows := range []int{1, 4} {
-			switch {
-			case f == plainSigned || f == q4k: // one row, or panels
-			case rows == 1 && slices.Contains(laneFormats, f):
-			default:
+			if f != q4k && (rows > 1 || !slices.Contains(laneFormats, f)) { // the others have kernels of lanes
 				(&blockDot{emitter: e, f: f, rows: rows}).write()
 			}
 		}
@@ -195,7 +186,7 @@ func blockConstants(e *emitter, f blockFormat, raised bool) {
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales4K%d", q), bkPerm+q)
 		}
-	case plainRaised, plainMins:
+	case plainRaised:
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales6K%d", q), bkPerm+q)
 		}
@@ -329,14 +320,9 @@ func gatherScales(e *emitter, f blockFormat, second bool, z, mins, offsets int) 
 	case f == q6k:
 		at = "206(R9)"
 	case f.plain() && !f.small():
-		for i, to := range []int{z, mins} {
-			if i == 1 && f != plainMins {
-				return
-			}
-			e.op(`
-				KXNORW K1, K1, K1
-				VPGATHERDD %d(R9)(Z%d*1), K1, Z%d`, plainD+4*i, offsets, to)
-		}
+		e.op(`
+			KXNORW K1, K1, K1
+			VPGATHERDD %d(R9)(Z%d*1), K1, Z%d`, plainD, offsets, z)
 		return
 	}
 	if second {

@@ -6,8 +6,9 @@ import (
 )
 
 // emitGroups writes the products of quantised rows by weights with scales of groups. A block is the part of a row of
-// weights that one register holds. Its lanes are sums of products with the codes of x; each has a scale of x and, from
-// a register of up to eight that are spread over the lanes, one of the weights.
+// weights that one register holds, or two with AVX-512: then pairs of dwords belong to a lane, so that their sums are
+// scaled once. Lanes are sums of products with the codes of x; each has a scale of x and, from a register of scales
+// that are spread over the lanes, one of the weights.
 //
 //	AX arguments   CX, DX one, three strides of x   SI x   DI y   R8 row of w, R9 its cursor
 //	R10 scales of the row, R11 cursor   BX from scales to zero points   R12 groups left
@@ -25,7 +26,12 @@ func emitGroups(e *emitter) {
 	e.constant("groupNibble", 0x0F0F0F0F)
 	e.constant("groupSign", 0x80808080)
 	e.constant("groupOnes", 0x00010001)
-	table(e, "groupNoBit", bytes.Repeat([]byte{0xFF, 0xBF}, 8))
+	table(e, "groupNoBit", bytes.Repeat([]byte{0xFF, 0xBF}, 16))
+	// The upper bytes of words are the scales of lanes, in whose order pairs of dwords of two registers are.
+	bytesTable(e, "groupPairs", 32, func(i int) int {
+		l := i / 2
+		return l%4/2*8 + l/4*2 + l%2 | (1-i%2)*0x80
+	})
 	for _, k := range []groupDot{{name: "U4"}, {name: "U4", zeros: true}, {name: "E2M1"}, {name: "U8"},
 		{name: "U8", zeros: true}, {name: "I8"}} {
 		for mr := 1; mr <= 4; mr++ {
@@ -45,9 +51,10 @@ type groupDot struct {
 	mr    int
 }
 
+// Codes of the even columns of a block, or of all columns, and of odd columns.
+var groupLow, groupHigh = [2]int{4, 16}, [2]int{5, 17}
+
 const (
-	groupLow   = 4 // codes of the even columns of a block, or of all columns
-	groupHigh  = 5 // codes of odd columns
 	groupSum   = 6 // sums of a block
 	groupTemp  = 7
 	groupScale = 8
@@ -57,6 +64,7 @@ const (
 	groupTable = 12
 	groupOne   = 13
 	groupAbs   = 14
+	groupCodes = 18
 )
 
 // single reports whether a group has one block.
@@ -135,70 +143,104 @@ func (k *groupDot) write() {
 	k.ret()
 }
 
+// depth returns the number of registers of a block.
+func (k *groupDot) depth() int {
+	if k.wide() {
+		return 2
+	}
+	return 1
+}
+
 // spread copies to every lane its scale or zero point.
 func (k *groupDot) spread(from string, to int) {
+	if k.wide() {
+		k.op("VPERMPS %s, V%d, V%d", from, groupIndex, to)
+		return
+	}
 	k.op("VMOVUPS %s, Y%d", from, to)
 	k.op("VPERMPS V%d, V%d, V%d", to, groupIndex, to)
 }
 
-// spreadE4M3 copies to every lane its scale divided by 2^8, from the e4m3 codes of a block: eight scales, or four with
-// AVX2. The bits of e4m3 are those of a half-precision number 2^8 times smaller, also for subnormal numbers; NaN would
-// become 480.
+// spreadE4M3 copies to every lane its scale divided by 2^8, from the e4m3 codes of a block: sixteen scales, or four
+// with AVX2. The bits of e4m3 are those of a half-precision number 2^8 times smaller, also for subnormal numbers; NaN
+// would become 480.
 func (k *groupDot) spreadE4M3() {
 	if k.wide() {
-		k.op("VPMOVSXBW (R11), X%d", groupScale)
-	} else {
-		k.op(`
-			VMOVD (R11), X%d
-			VPMOVSXBW X%d, X%d`, groupScale, groupScale, groupScale)
+		k.list(`
+			VBROADCASTI128 (R11), Y{groupScale}
+			VPSHUFB groupPairs<>(SB), Y{groupScale}, Y{groupScale}
+			VPSRAW $1, Y{groupScale}, Y{groupScale}
+			VPAND groupNoBit<>(SB), Y{groupScale}, Y{groupScale}
+			VCVTPH2PS Y{groupScale}, Z{groupScale}`, "groupScale", groupScale)
+		return
 	}
 	k.list(`
+		VMOVD (R11), X{groupScale}
+		VPMOVSXBW X{groupScale}, X{groupScale}
 		VPSLLW $7, X{groupScale}, X{groupScale}
 		VPAND groupNoBit<>(SB), X{groupScale}, X{groupScale}
 		VCVTPH2PS X{groupScale}, Y{groupScale}
-		VPERMPS V{groupScale}, V{groupIndex}, V{groupScale}`, "groupScale", groupScale, "groupIndex", groupIndex)
+		VPERMPS Y{groupScale}, Y{groupIndex}, Y{groupScale}`, "groupScale", groupScale, "groupIndex", groupIndex)
 }
 
 // block adds the products of a block to the sums.
 func (k *groupDot) block() {
 	k.unpack()
-	size := k.bytes() // bytes of codes
+	size := k.depth() * k.bytes() // bytes of codes
 	if k.nibbles() {
 		size *= 2
 	}
 	for m := range k.mr {
 		at := func(disp int) string { return spaced("SI", "CX", "DX", "", disp, m) }
-		k.products(at)
+		started := k.wide() && !k.zeros // sums begin with what the zero point subtracts
+		k.products(at, size+2*k.bytes(), started)
 		k.op("VCVTDQ2PS V%d, V%d", groupSum, groupSum)
 		k.op("VMULPS %s, V%d, V%d", at(size), groupScale, groupTemp)
-		k.op("VFNMADD231PS %s, V%d, V%d", at(size+k.bytes()), groupZero, groupSum)
+		if !started {
+			k.op("VFNMADD231PS %s, V%d, V%d", at(size+k.bytes()), groupZero, groupSum)
+		}
 		k.op("VFMADD231PS V%d, V%d, V%d", groupTemp, groupSum, m)
 	}
+	for i := range k.depth() {
+		k.op("PREFETCHT0 %d(R9)", 2048+64*i)
+	}
 	k.op(`
-		PREFETCHT0 2048(R9)
 		ADDQ $%d, R9
-		ADDQ $%d, SI`, k.bytes(), size+2*k.bytes())
+		ADDQ $%d, SI`, k.depth()*k.bytes(), size+(1+k.depth())*k.bytes())
 }
 
 // unpack loads the codes of a block into registers as unsigned bytes. Codes of eight bits are signed bytes with AVX2.
 func (k *groupDot) unpack() {
-	if !k.nibbles() {
-		k.op("VMOVUPS (R9), V%d", groupLow)
-		if signed := k.name == "I8"; signed == k.wide() {
-			k.op("%s V%d, V%d, V%d", k.logic("VPXOR"), groupMask, groupLow, groupLow)
-		}
-		if !k.wide() {
-			k.op("VPABSB Y%d, Y%d", groupLow, groupAbs)
-		}
-		return
+	codes := groupLow
+	if k.nibbles() {
+		codes = groupHigh
 	}
-	k.op("VMOVUPS (R9), V%d", groupHigh)
-	k.op("%s V%d, V%d, V%d", k.logic("VPAND"), groupMask, groupHigh, groupLow)
-	k.op("VPSRLW $4, V%d, V%d", groupHigh, groupHigh)
-	k.op("%s V%d, V%d, V%d", k.logic("VPAND"), groupMask, groupHigh, groupHigh)
-	if k.name == "E2M1" {
-		k.op("VPSHUFB V%d, V%d, V%d", groupLow, groupTable, groupLow)
-		k.op("VPSHUFB V%d, V%d, V%d", groupHigh, groupTable, groupHigh)
+	if k.wide() {
+		k.op("VMOVUPS (R9), Z%d", groupCodes)
+		k.op("VMOVUPS 64(R9), Z%d", groupCodes+1)
+		k.op("VSHUFPS $0x88, Z%d, Z%d, Z%d", groupCodes+1, groupCodes, codes[0])
+		k.op("VSHUFPS $0xDD, Z%d, Z%d, Z%d", groupCodes+1, groupCodes, codes[1])
+	} else {
+		k.op("VMOVUPS (R9), V%d", codes[0])
+	}
+	for i := range k.depth() {
+		low, high := groupLow[i], groupHigh[i]
+		if !k.nibbles() {
+			if signed := k.name == "I8"; signed == k.wide() {
+				k.op("%s V%d, V%d, V%d", k.logic("VPXOR"), groupMask, low, low)
+			}
+			if !k.wide() {
+				k.op("VPABSB Y%d, Y%d", low, groupAbs)
+			}
+			continue
+		}
+		k.op("%s V%d, V%d, V%d", k.logic("VPAND"), groupMask, high, low)
+		k.op("VPSRLW $4, V%d, V%d", high, high)
+		k.op("%s V%d, V%d, V%d", k.logic("VPAND"), groupMask, high, high)
+		if k.name == "E2M1" {
+			k.op("VPSHUFB V%d, V%d, V%d", low, groupTable, low)
+			k.op("VPSHUFB V%d, V%d, V%d", high, groupTable, high)
+		}
 	}
 }
 
@@ -210,17 +252,27 @@ func (k *groupDot) logic(name string) string {
 	return name
 }
 
-// products leaves the sums of the lanes of a block and a row of x as integers. With AVX2 pairs are added as 16 bits:
-// they hold 4 * 24 * 127, and of eight bits 2 * 128 * 127.
-func (k *groupDot) products(at func(disp int) string) {
+// products leaves the sums of the lanes of a block and a row of x as integers, from the starts at a place of the row on
+// if started is set. With AVX2 pairs are added as 16 bits: they hold 4 * 24 * 127, and of eight bits 2 * 128 * 127.
+func (k *groupDot) products(at func(disp int) string, starts int, started bool) {
 	if k.wide() {
-		k.zero(groupSum)
-		k.op("VPDPBUSD %s, Z%d, Z%d", at(0), groupLow, groupSum)
-		if k.nibbles() {
-			k.op("VPDPBUSD %s, Z%d, Z%d", at(k.bytes()), groupHigh, groupSum)
+		if started {
+			k.op("VMOVDQU64 %s, Z%d", at(starts), groupSum)
+		} else {
+			k.zero(groupSum)
+		}
+		from := 0
+		for i := range k.depth() {
+			k.op("VPDPBUSD %s, Z%d, Z%d", at(from), groupLow[i], groupSum)
+			from += k.bytes()
+			if k.nibbles() {
+				k.op("VPDPBUSD %s, Z%d, Z%d", at(from), groupHigh[i], groupSum)
+				from += k.bytes()
+			}
 		}
 		return
 	}
+	groupLow, groupHigh := groupLow[0], groupHigh[0]
 	if k.nibbles() {
 		k.op("VPMADDUBSW %s, Y%d, Y%d", at(0), groupLow, groupSum)
 		k.op("VPMADDUBSW %s, Y%d, Y%d", at(k.bytes()), groupHigh, groupTemp)

@@ -1,15 +1,20 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // emitRows writes the fused row kernels: up to rowsMR rows of x against groups
 // of four (or one) rows of weights, which are decoded in registers. They read
-// every weight once and are meant for weights that come from memory.
+// every weight once and are meant for weights that come from memory. The rows of
+// a group belong to four runs of rows, each of which is read from its first byte to its last.
 //
 //	AX arguments    CX, DX one, three strides of x
-//	R8 group of w   R9, R10 one, three strides of w
-//	SI, R11, BX cursors in x, w and the next group of w
-//	DI y            R12 steps left  R13 scales   R15 steps of this block
+//	R8 group of w   R9, R10 one, three distances of its rows
+//	SI, R11 cursors in x and w
+//	DI y            BX distance of results of a group
+//	R12 steps left  R13 scales   R15 steps of this block
 func emitRows(e *emitter) {
 	e.raw("")
 	e.raw("// Clears the copy of the sign that a sign-extending shift leaves in a half's exponent.")
@@ -72,7 +77,8 @@ func (k *rows) write() {
 		MOVQ rowsArgs_w(AX), R8
 		MOVQ rowsArgs_ldw(AX), R9
 		LEAQ (R9)(R9*2), R10
-		MOVQ rowsArgs_y(AX), DI`)
+		MOVQ rowsArgs_y(AX), DI
+		MOVQ rowsArgs_apart(AX), BX`)
 	if k.w.coded() {
 		k.zero(k.nan())
 		if k.wide() {
@@ -92,8 +98,7 @@ func (k *rows) write() {
 		k.op(`
 			MOVQ rowsArgs_x(AX), SI
 			MOVQ R8, R11
-			LEAQ (R8)(R9*%d), BX
-			MOVQ rowsArgs_steps(AX), R12`, k.nr)
+			MOVQ rowsArgs_steps(AX), R12`)
 		if k.w == fp8 {
 			k.blocks()
 		} else {
@@ -104,12 +109,9 @@ func (k *rows) write() {
 		for m := range k.mr {
 			k.reduce(m)
 		}
-		k.op("ADDQ $%d, DI", 4*k.nr)
-		if k.nr == 4 {
-			k.op("LEAQ (R8)(R9*4), R8")
-		} else {
-			k.op("ADDQ R9, R8")
-		}
+		k.op(`
+			ADDQ $4, DI
+			ADDQ rowsArgs_next(AX), R8`)
 	})
 	if k.w.coded() {
 		k.op("VMOVUPS V%d, rowsArgs_codes(AX)", k.nan())
@@ -175,18 +177,24 @@ func (k *rows) step(u int) {
 			k.op("VMOVUPS %s, V%d", k.xAt(m, i), k.x(m, i))
 		}
 	}
-	for n := range k.nr {
-		if k.w.coded() {
+	if k.w.coded() && u > 1 {
+		// Halves of all rows are stored before the first of them is converted from memory: a load that follows its
+		// store closely has to wait.
+		for n := range k.nr {
 			k.watch(n, u)
-		}
-		for i := 0; i < u; {
-			got := k.decode(n, i, u-i)
-			for j := range got {
-				for m := range k.mr {
-					k.op("VFMADD231PS V%d, V%d, V%d", k.x(m, i+j), k.temp(j), k.acc(m, n))
-				}
+			for i := 0; i < u; i += 2 {
+				k.halves(k.wAt(n, i), k.reg, k.temp(0))
+				k.op("VMOVUPS V%d, %s", k.temp(0), k.spill(n, i))
 			}
-			i += got
+		}
+	}
+	for n := range k.nr {
+		for i := range u {
+			t := k.temp(i % 2)
+			k.decode(n, i, u, t)
+			for m := range k.mr {
+				k.op("VFMADD231PS V%d, V%d, V%d", k.x(m, i), t, k.acc(m, n))
+			}
 		}
 	}
 	if k.w != fp8 {
@@ -197,16 +205,17 @@ func (k *rows) step(u int) {
 		ADDQ $%d, R11`, u*k.bytes(), u*k.lanes*k.w.size)
 }
 
-// prefetch prefetches size bytes of every row of the next group, which follows in this call or, at the end of the call,
-// begins the next call. Rows are too short for the hardware prefetcher: an e4m3 row of 4096 weights is a single page.
+// prefetch prefetches size bytes of every row, rowsAhead bytes further on in its run.
 func (k *rows) prefetch(size int) {
 	for n := range k.nr {
 		for line := 0; line < size; line += 64 {
-			k.op("PREFETCHT0 %s", spaced("BX", "R9", "R10", "", line, n))
+			k.op("PREFETCHT0 %s", spaced("R11", "R9", "R10", "", rowsAhead+line, n))
 		}
 	}
-	k.op("ADDQ $%d, BX", size)
 }
+
+// rowsAhead is the distance of prefetched bytes.
+const rowsAhead = 1024
 
 // watch updates the largest code that was read, without its sign: 0x7F is NaN, which the decoder does not produce.
 func (k *rows) watch(n, u int) {
@@ -234,34 +243,29 @@ func (k *rows) watch(n, u int) {
 	k.op("VPMAXUB %s%d, %s%d, %s%d", name, t, name, nan, name, nan)
 }
 
-// decode loads weights of row n, from step u on, into registers from temp(0) on, at most most registers, and returns
-// how many.
-func (k *rows) decode(n, u, most int) int {
-	t := k.temp(0)
+// spill returns the place of the halves of step u of row n.
+func (k *rows) spill(n, u int) string {
+	return fmt.Sprintf("rowsArgs_spill+%d(AX)", (n*k.unroll+u)*k.bytes()/2)
+}
+
+// decode loads the weights of row n and step i of u into register t.
+func (k *rows) decode(n, i, u, t int) {
 	switch k.w {
 	case f32:
-		k.op("VMOVUPS %s, V%d", k.wAt(n, u), t)
+		k.op("VMOVUPS %s, V%d", k.wAt(n, i), t)
 	case bf16:
-		k.op("VPMOVZXWD %s, V%d", k.wAt(n, u), t)
+		k.op("VPMOVZXWD %s, V%d", k.wAt(n, i), t)
 		k.op("VPSLLD $16, V%d, V%d", t, t)
 	case fp8, code:
-		if most >= 2 {
-			// The upper halves are stored and converted from memory, which saves two of ten instructions on the shuffle
-			// port.
-			k.halves(k.wAt(n, u), k.reg, t)
-			slot := (n*k.unroll/2 + u/2) * k.bytes()
-			k.op("VMOVUPS V%d, rowsArgs_spill+%d(AX)", t, slot)
-			k.op("VCVTPH2PS rowsArgs_spill+%d(AX), V%d", slot+k.bytes()/2, t+1)
+		if u > 1 {
+			k.op("VCVTPH2PS %s, V%d", k.spill(n, i), t)
+		} else {
+			k.watch(n, 1)
+			k.halves(k.wAt(n, i), k.isa.half, t)
 			k.op("VCVTPH2PS H%d, V%d", t, t)
-			k.rescale(t)
-			k.rescale(t + 1)
-			return 2
 		}
-		k.halves(k.wAt(n, u), k.isa.half, t)
-		k.op("VCVTPH2PS H%d, V%d", t, t)
 		k.rescale(t)
 	}
-	return 1
 }
 
 // rescale multiplies decoded weights by their scale, if x does not include it.
@@ -304,12 +308,13 @@ func (k *rows) tail() {
 	k.at(none)
 }
 
-// reduce adds up the lanes of the sums of row m and stores them. R13 is free at this point.
+// reduce adds up the lanes of the sums of row m and stores them. SI, R11, R12, R13 and R15 are free at this point.
 func (k *rows) reduce(m int) {
 	if m == 0 {
 		k.op(`
 			MOVQ rowsArgs_ldy(AX), R13
-			LEAQ (R13)(R13*2), R12`)
+			LEAQ (R13)(R13*2), R12
+			LEAQ (BX)(BX*2), R15`)
 	}
 	to := spaced("DI", "R13", "R12", "", 0, m)
 	a := k.acc(m, 0)
@@ -325,18 +330,24 @@ func (k *rows) reduce(m int) {
 			VHADDPS Y{a+3}, Y{a+2}, Y{a+2}
 			VHADDPS Y{a+2}, Y{a}, Y{a}
 			VEXTRACTF128 $1, Y{a}, X{t}
-			VADDPS X{t}, X{a}, X{a}
-			VMOVUPS X{a}, {to}`, "a", a, "t", t, "to", to)
-		return
+			VADDPS X{t}, X{a}, X{a}`, "a", a, "t", t)
+	} else {
+		foldFour(k.emitter, [4]int{a, a + 1, a + 2, a + 3}, a, t)
+		k.list(`
+			VSHUFPS $0x4E, Z{a}, Z{a}, Z{t}
+			VADDPS Z{t}, Z{a}, Z{a}
+			VSHUFPS $0xB1, Z{a}, Z{a}, Z{t}
+			VADDPS Z{t}, Z{a}, Z{a}
+			VCOMPRESSPS Z{a}, K1, Z{a}`, "a", a, "t", t)
 	}
-	foldFour(k.emitter, [4]int{a, a + 1, a + 2, a + 3}, a, t)
-	k.list(`
-		VSHUFPS $0x4E, Z{a}, Z{a}, Z{t}
-		VADDPS Z{t}, Z{a}, Z{a}
-		VSHUFPS $0xB1, Z{a}, Z{a}, Z{t}
-		VADDPS Z{t}, Z{a}, Z{a}
-		VCOMPRESSPS Z{a}, K1, Z{a}
-		VMOVUPS X{a}, {to}`, "a", a, "t", t, "to", to)
+	if m > 0 {
+		k.op("LEAQ %s, SI", to)
+		to = "(SI)"
+	}
+	k.op("VMOVSS X%d, %s", a, to)
+	for n := 1; n < 4; n++ {
+		k.op("VEXTRACTPS $%d, X%d, %s", n, a, spaced(strings.Trim(to, "()"), "BX", "R15", "", 0, n))
+	}
 }
 
 // foldOne adds up all lanes of register a into its lane 0, in the order of the wider folds: with 16 lanes, lanes 8, 4,
