@@ -63,7 +63,7 @@ func TestTheDeviceThatIsOpened(t *testing.T) {
 		{name: "the name auto", q: Request{Kernels: AutoKernels}, opened: []string{"cuda"}, want: "cuda"},
 		{name: "another GPU", hopper: kernel.ErrAbsent, opened: []string{"cuda-portable"}, want: "cuda-portable"},
 		{name: "no GPU", hopper: kernel.ErrAbsent, portable: kernel.ErrAbsent, want: "cpu"},
-		{name: "an old driver", hopper: old, portable: old, want: "cpu", warn: "runs on the CPU: the driver is too old"},
+		{name: "an old driver", hopper: old, portable: old, want: "cpu", warn: "on the CPU: the driver is too old"},
 		{name: "a small GPU", fits: full, opened: []string{"cuda"}, want: "cpu", warn: "CPU: too little memory"},
 		{name: "a small host", fits: host, opened: []string{"cuda"}, err: "--kernels cpu runs the model anyway"},
 		{name: "named kernels of a small GPU", q: Request{Kernels: "cuda"}, fits: full, opened: []string{"cuda"},
