@@ -115,3 +115,36 @@ func TestExplainedChoices(t *testing.T) {
 		}
 	}
 }
+
+// Every value of drafts is judged: exactly for float32 rows, by the typical row for packed rows.
+func TestEveryValueOfDraftsIsJudged(t *testing.T) {
+	exact, packed := plan.V4F32Row2048, plan.V4Row584
+	for _, x := range []struct {
+		what string
+		rows plan.Layout
+		of   func(b *Blocks)
+		bad  bool
+	}{
+		{"nothing", exact, func(*Blocks) {}, false}, {"nothing", packed, func(*Blocks) {}, false},
+		{"logits", exact, func(b *Blocks) { b.LogitError = exactDraft }, false},
+		{"logits", exact, func(b *Blocks) { b.LogitError = 1.01 * exactDraft }, true},
+		{"logits without the Markov head", exact, func(b *Blocks) { b.BaseError = 1.01 * exactDraft }, true},
+		{"confidences", exact, func(b *Blocks) { b.ConfidenceError = math.NaN() }, true},
+		{"logits after given drafts", exact, func(b *Blocks) { b.ForcedError = 1.01 * exactDraft }, true},
+		{"drafts", exact, func(b *Blocks) { b.DraftsEqual-- }, true},
+		{"tokens of verifies", exact, func(b *Blocks) { b.AcceptedEqual-- }, true},
+		{"acceptance lengths", exact, func(b *Blocks) { b.ForcedEqual-- }, true},
+		{"typical draft", exact, func(b *Blocks) { b.MedianCosine, b.ForcedCosine = 0, 0 }, false},
+		{"typical draft", packed, func(b *Blocks) { b.MedianCosine = v4Cosine }, true},
+		{"typical row after given drafts", packed, func(b *Blocks) { b.ForcedCosine = v4Cosine }, true},
+		{"single drafts", packed, func(b *Blocks) { b.LogitError, b.DraftsEqual = 1, 0 }, false},
+	} {
+		b := Blocks{Drafts: 9, DraftsEqual: 9, Steps: 5, AcceptedEqual: 5, Forced: 3, ForcedEqual: 3,
+			MedianCosine: 0.999, ForcedCosine: 0.999}
+		x.of(&b)
+		c := Case{Blocks: &b}
+		if c.judgeBlocks(x.rows); len(c.Problems) != 0 != x.bad {
+			t.Errorf("%v, another %s: %v; want a problem: %v", x.rows, x.what, c.Problems, x.bad)
+		}
+	}
+}
