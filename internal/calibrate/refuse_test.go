@@ -99,9 +99,8 @@ func TestExpertsThatCannotBeCalibratedAreRefused(t *testing.T) {
 		t.Errorf("no experts: %v", err)
 	}
 	w := ofOne(t, 2)
-	w.Host = workers{}
-	w.Methods = kernel.ExpertMethods{Decode: []kernel.ExpertMethod{kernel.Resident, kernel.Computed},
-		Prefill: []kernel.ExpertMethod{kernel.Resident, kernel.Computed}}
+	w.Methods = kernel.ExpertMethods{Decode: []kernel.ExpertMethod{kernel.Resident, kernel.Fetched},
+		Prefill: []kernel.ExpertMethod{kernel.Resident, kernel.Fetched}}
 	if _, err := d.PrepareExperts(w); !errors.Is(err, kernel.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "two memories") {
 		t.Errorf("experts in two memories: %v", err)
