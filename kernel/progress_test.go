@@ -48,6 +48,12 @@ func TestPlace(t *testing.T) {
 	if got := list.Place(); got != "the device is in head, one of copy, take; enqueued last: take in head" {
 		t.Errorf("a device that notes stages: %q", got)
 	}
+	for _, m := range []kernel.Mark{0, 2, 1<<16 | 2} { // there is one stage
+		dev.reached = m
+		if got := list.Place(); got != "the device is in no operation; enqueued last: take in head" {
+			t.Errorf("mark %d of no stage: %q", m, got)
+		}
+	}
 	dev.fail = errors.New("no mark")
 	list.Add(kernel.CopyArgs{Out: y, X: x})
 	if err := list.Run(); !errors.Is(err, dev.fail) {

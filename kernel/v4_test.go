@@ -84,6 +84,12 @@ func TestV4Checks(t *testing.T) {
 			(&kernel.CombineArgs{Out: i(1, 128), Lens: i(1, 1), Window: i(1, 128), WindowLens: i(1, 1),
 				WindowBase: i(1, 1), Extra: i(1, 1), ExtraLens: i(1, 1), ExtraBase: i(1, 1)}).Check(),
 			"a multiple of 128 that holds 129"},
+		{"a combination that is wide enough, but not a multiple",
+			(&kernel.CombineArgs{Out: i(1, 130), Lens: i(1, 1), Window: i(1, 128), WindowLens: i(1, 1),
+				WindowBase: i(1, 1)}).Check(), "out has 130 columns, want a multiple of 128"},
+		{"whole numbers put into rows", (&kernel.PutArgs{Out: i(3, 4), X: i(1, 4), Rows: i(1, 1)}).Check(), ""},
+		{"whole numbers put into narrower rows", (&kernel.PutArgs{Out: i(3, 2), X: i(1, 4), Rows: i(1, 1)}).Check(),
+			"put: out has 2 columns, want 4"},
 		{"rows put into narrower ones", (&kernel.PutArgs{Out: f(2, 3), X: f(1, 4), Rows: i(1, 1)}).Check(),
 			"put: out has 3 columns, want 4"},
 	} {

@@ -60,7 +60,7 @@ func TestDSpark(t *testing.T) {
 					c.GreedyOf, c.MaxError)
 			}
 			if b := c.Blocks; b == nil || b.Blocks < 10 || b.Drafts != 5*b.Blocks || b.Forced != 8 ||
-				!(b.BaseError > 0) {
+				!(b.BaseError > 0 && b.ConfidenceError > 0 && b.ForcedError > 0) { // rounding differs from the oracle's
 				t.Errorf("case %s: drafts %+v", c.Name, b)
 			}
 		}

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"sparrow/plan"
@@ -39,34 +40,41 @@ func TestEveryValueOfARuleIsJudged(t *testing.T) {
 	for _, r := range []struct {
 		name        string
 		main, index plan.Layout
+		columns     column // columns that the rule depends on
 		changes     []change
 	}{
-		{"float32", plan.F32Row2304, plan.IndexF32Row512, []change{
-			{"largest error", func(c *Case) { c.MaxError = exactLogit }, false},
-			{"largest error", func(c *Case) { c.MaxError = 1.01 * exactLogit }, true},
-			{"largest error", func(c *Case) { c.MaxError = nan }, true},
-			{"selections", func(c *Case) { c.SetsEqual = 9 }, true},
-			{"most likely tokens", func(c *Case) { c.ArgmaxEqual = 9 }, true},
-			greedy(9, 0, true), cosine(0, false)}},
-		{"bf16", plan.BF16Row1152, plan.IndexF32Row512, []change{cosine(bf16Cosine, true), cosine(0.9901, false),
-			cosine(nan, true), hidden(0, firstCosine, true), hidden(0, 0.9901, false), hidden(1, 0, false),
-			{"no hidden states", func(c *Case) { c.Hidden = nil }, true},
-			{"overlaps", func(c *Case) { c.Overlap = []float64{0.95, 0.95} }, true},
-			{"overlaps", func(c *Case) { c.Overlap = []float64{0.951, 0.951} }, false},
-			{"no overlaps", func(c *Case) { c.Overlap = nil }, true},
-			{"a model without an indexer", func(c *Case) { c.Overlap, c.TopK = nil, 0 }, false},
-			greedy(9, 1.1e-3, true), greedy(9, 1e-3, false)}},
-		{"fp8", plan.FP8Row656, plan.IndexF32Row512, []change{cosine(fp8Cosine, true), cosine(0.9301, false),
-			greedy(9, 1.1e-3, true)}},
-		{"584 bytes", plan.V4Row584, plan.IndexF32Row512, []change{cosine(v4Cosine, true), cosine(0.9901, false),
-			hidden(0, v4FirstCosine, true), hidden(1, v4FirstCosine, true), hidden(1, 0.9951, false),
-			hidden(2, 0, false), overlap(0, 0.999, true), overlap(1, 0.999, true), greedy(9, 1.1e-3, true),
-			greedy(9, 1e-3, false)}},
-		{"288 bytes", plan.V41Row288, plan.IndexF32Row512, []change{cosine(v41Cosine, true), cosine(0.8501, false),
-			hidden(1, firstCosine, true), hidden(1, 0.9901, false), overlap(0, 0.999, true), overlap(1, 0, false)}},
-		{"selective", plan.FP8Row656, plan.IndexPage132, []change{
-			cosine(farCosine, true), cosine(0.7001, false), overlap(0, quantOverlap, true), overlap(0, 0.9501, false),
-			overlap(1, 0, false)}},
+		{"float32", plan.F32Row2304, plan.IndexF32Row512,
+			maxErrorColumn | setsColumn | argmaxColumn | greedyColumn, []change{
+				{"largest error", func(c *Case) { c.MaxError = exactLogit }, false},
+				{"largest error", func(c *Case) { c.MaxError = 1.01 * exactLogit }, true},
+				{"largest error", func(c *Case) { c.MaxError = nan }, true},
+				{"selections", func(c *Case) { c.SetsEqual = 9 }, true},
+				{"most likely tokens", func(c *Case) { c.ArgmaxEqual = 9 }, true},
+				greedy(9, 0, true), cosine(0, false)}},
+		{"bf16", plan.BF16Row1152, plan.IndexF32Row512,
+			cosineColumn | hiddenColumn | overlapColumn, []change{cosine(bf16Cosine, true), cosine(0.9901, false),
+				cosine(nan, true), hidden(0, firstCosine, true), hidden(0, 0.9901, false), hidden(1, 0, false),
+				{"no hidden states", func(c *Case) { c.Hidden = nil }, true},
+				{"overlaps", func(c *Case) { c.Overlap = []float64{0.95, 0.95} }, true},
+				{"overlaps", func(c *Case) { c.Overlap = []float64{0.951, 0.951} }, false},
+				{"no overlaps", func(c *Case) { c.Overlap = nil }, true},
+				{"a model without an indexer", func(c *Case) { c.Overlap, c.TopK = nil, 0 }, false},
+				greedy(9, 1.1e-3, true), greedy(9, 1e-3, false)}},
+		{"fp8", plan.FP8Row656, plan.IndexF32Row512,
+			cosineColumn | hiddenColumn | overlapColumn, []change{cosine(fp8Cosine, true), cosine(0.9301, false),
+				greedy(9, 1.1e-3, true)}},
+		{"584 bytes", plan.V4Row584, plan.IndexF32Row512,
+			cosineColumn | hiddenColumn | overlapColumn, []change{cosine(v4Cosine, true), cosine(0.9901, false),
+				hidden(0, v4FirstCosine, true), hidden(1, v4FirstCosine, true), hidden(1, 0.9951, false),
+				hidden(2, 0, false), overlap(0, 0.999, true), overlap(1, 0.999, true), greedy(9, 1.1e-3, true),
+				greedy(9, 1e-3, false)}},
+		{"288 bytes", plan.V41Row288, plan.IndexF32Row512,
+			cosineColumn | hiddenColumn | overlapColumn, []change{cosine(v41Cosine, true), cosine(0.8501, false),
+				hidden(1, firstCosine, true), hidden(1, 0.9901, false), overlap(0, 0.999, true), overlap(1, 0, false)}},
+		{"selective", plan.FP8Row656, plan.IndexPage132,
+			cosineColumn | overlapColumn, []change{
+				cosine(farCosine, true), cosine(0.7001, false), overlap(0, quantOverlap, true),
+				overlap(0, 0.9501, false), overlap(1, 0, false)}},
 	} {
 		r.changes = append(r.changes, change{"nothing", func(*Case) {}, false},
 			change{"no logits", func(c *Case) { c.Logits = 0 }, true})
@@ -78,6 +86,13 @@ func TestEveryValueOfARuleIsJudged(t *testing.T) {
 			x.of(&c)
 			if judge(&c, r.main, r.index); len(c.Problems) != 0 != x.bad || len(c.Problems) > 1 {
 				t.Errorf("%s, another %s: %v; want a problem: %v", r.name, x.what, c.Problems, x.bad)
+			}
+			want := r.columns
+			if c.TopK == 0 {
+				want &^= overlapColumn
+			}
+			if c.checked != want {
+				t.Errorf("%s, another %s: the rule depends on columns %b, want %b", r.name, x.what, c.checked, want)
 			}
 		}
 	}
@@ -112,6 +127,58 @@ func TestExplainedChoices(t *testing.T) {
 		}
 		if i == 2 && m.Worst != 1.001/4 {
 			t.Errorf("the worst is %v of the scale", m.Worst)
+		}
+	}
+}
+
+// Every value of drafts is judged: exactly for float32 rows, by the typical row for packed rows.
+func TestEveryValueOfDraftsIsJudged(t *testing.T) {
+	exact, packed := plan.V4F32Row2048, plan.V4Row584
+	for _, x := range []struct {
+		what string
+		rows plan.Layout
+		of   func(b *Blocks)
+		bad  bool
+	}{
+		{"nothing", exact, func(*Blocks) {}, false}, {"nothing", packed, func(*Blocks) {}, false},
+		{"logits", exact, func(b *Blocks) { b.LogitError = exactDraft }, false},
+		{"logits", exact, func(b *Blocks) { b.LogitError = 1.01 * exactDraft }, true},
+		{"logits without the Markov head", exact, func(b *Blocks) { b.BaseError = 1.01 * exactDraft }, true},
+		{"confidences", exact, func(b *Blocks) { b.ConfidenceError = math.NaN() }, true},
+		{"logits after given drafts", exact, func(b *Blocks) { b.ForcedError = 1.01 * exactDraft }, true},
+		{"drafts", exact, func(b *Blocks) { b.DraftsEqual-- }, true},
+		{"tokens of verifies", exact, func(b *Blocks) { b.AcceptedEqual-- }, true},
+		{"acceptance lengths", exact, func(b *Blocks) { b.ForcedEqual-- }, true},
+		{"typical draft", exact, func(b *Blocks) { b.MedianCosine, b.ForcedCosine = 0, 0 }, false},
+		{"typical draft", packed, func(b *Blocks) { b.MedianCosine = v4Cosine }, true},
+		{"typical row after given drafts", packed, func(b *Blocks) { b.ForcedCosine = v4Cosine }, true},
+		{"single drafts", packed, func(b *Blocks) { b.LogitError, b.DraftsEqual = 1, 0 }, false},
+	} {
+		b := Blocks{Drafts: 9, DraftsEqual: 9, Steps: 5, AcceptedEqual: 5, Forced: 3, ForcedEqual: 3,
+			MedianCosine: 0.999, ForcedCosine: 0.999}
+		x.of(&b)
+		c := Case{Blocks: &b}
+		if c.judgeBlocks(x.rows); len(c.Problems) != 0 != x.bad {
+			t.Errorf("%v, another %s: %v; want a problem: %v", x.rows, x.what, c.Problems, x.bad)
+		}
+	}
+}
+
+// Selected pools stand for their tokens, and a row always attends to the tokens after the last complete pool. Negative
+// numbers select nothing.
+func TestTokensOfPools(t *testing.T) {
+	for _, c := range []struct {
+		pool, position int
+		picked, want   []int32
+	}{
+		{4, 13, []int32{2, -1, 0}, []int32{8, 9, 10, 11, 0, 1, 2, 3, 12, 13}},
+		{4, 11, []int32{1}, []int32{4, 5, 6, 7}}, {4, 12, nil, []int32{12}}, {4, 2, []int32{-1}, []int32{0, 1, 2}},
+		{0, 9, []int32{7, 3}, []int32{7, 3}},
+	} {
+		r := recorded{pool: c.pool}
+		if got := r.tokens(c.picked, c.position); !slices.Equal(got, c.want) {
+			t.Errorf("pools of %d, position %d, selection %v: tokens %v, want %v", c.pool, c.position, c.picked, got,
+				c.want)
 		}
 	}
 }

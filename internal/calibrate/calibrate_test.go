@@ -11,6 +11,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/internal/calibrate"
 	"sparrow/internal/device/host"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
 	"sparrow/tokenizer"
@@ -134,15 +135,24 @@ func TestProductsAddTheirInputs(t *testing.T) {
 	}
 }
 
-// The first query projection multiplies normalised embeddings, which can be computed from the checkpoint alone.
+// The first query projection multiplies normalised embeddings, which can be computed from the checkpoint alone. Chunks
+// that begin with the same tokens are computed as often as they occur.
 func TestInputsOfTheBuiltInModel(t *testing.T) {
 	src, err := builtin.Source()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	text := strings.Repeat("A garden has seven trees and two birds. ", 6)
-	const chunk = 16
+	one := strings.Repeat(" the", 70) + strings.Repeat(" of", 70)
+	for chunk, text := range map[int]string{16: strings.Repeat("A garden has seven trees and two birds. ", 6),
+		140: one + one + one} {
+		inputsOf(t, src, text, chunk)
+	}
+}
+
+// inputsOf measures the inputs of matrices of the built-in model and checks those that are known.
+func inputsOf(t *testing.T, src *family.Source, text string, chunk int) {
+	t.Helper()
 	var chunks []int
 	p, of, err := calibrate.Measure(context.Background(), sparrow.Config{Workers: 1}, src, text, chunk,
 		func(done, total int, _ float64) { chunks = append(chunks, done, total) })

@@ -130,6 +130,16 @@ func TestBoundsOfPassesWithFewRows(t *testing.T) {
 		few.Replayed != 16 {
 		t.Errorf("%+v", few)
 	}
+	most = plan.Most{Rows: 100, Requests: 2, Logits: 3, Recorded: 4, Replayed: 5}
+	want := most
+	want.Joint, want.Rows = true, 16
+	if got := withFewer(most, 16); len(got) != 2 || got[0] != want {
+		t.Errorf("limits below the number of rows: %+v, want %+v", got, want)
+	}
+	most.Rows = 16
+	if got := withFewer(most, 16); len(got) != 1 || got[0] != want {
+		t.Errorf("all passes have few rows: %+v, want %+v", got, want)
+	}
 }
 
 // late is the event of a pass that fails while the host waits for it.

@@ -1,0 +1,65 @@
+package nn_test
+
+import (
+	"errors"
+	"testing"
+
+	"sparrow/internal/model/nn"
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+	"sparrow/weight"
+)
+
+// reader is a device that reads tables in host memory itself.
+type reader struct {
+	*ref.Device
+	tables []*kernel.Table
+	fail   error
+}
+
+func (d *reader) PrepareTable(t *kernel.Table) error {
+	d.tables = append(d.tables, t)
+	return d.fail
+}
+
+// drawn returns a checkpoint of random weights.
+func drawn(t *testing.T, list ...weight.Tensor) *weight.Checkpoint {
+	t.Helper()
+	w, err := weight.FromShapes("drawn", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// A table is prepared by a device that reads tables itself, unless its tensors are missing or of another type. Then
+// only Finish returns an error. An error of the device is returned by Finish too.
+func TestTablesArePrepared(t *testing.T) {
+	any := &weight.Distribution{Spread: 1}
+	w := drawn(t, weight.Tensor{Name: "good.weight", DType: weight.F32, Shape: []int{3, 32}, Drawn: any},
+		weight.Tensor{Name: "ints.weight", DType: weight.I32, Shape: []int{3, 32}, Drawn: any},
+		weight.Tensor{Name: "unscaled.weight", DType: weight.F8E4M3, Shape: []int{3, 32}, Drawn: any})
+	fault := errors.New("fault")
+	for _, c := range []struct {
+		name     string
+		fail     error
+		prepared bool
+		want     error
+	}{
+		{"good.weight", nil, true, nil}, {"good.weight", fault, true, fault},
+		{"gone.weight", nil, false, nn.ErrTensors},
+		{"ints.weight", nil, false, nn.ErrTensors}, {"unscaled.weight", nil, false, nn.ErrTensors},
+	} {
+		d := &reader{Device: &ref.Device{}, fail: c.fail}
+		l := nn.NewLoader(w, d, nil)
+		l.Skip("others", func(string) bool { return true })
+		table := l.HostTable(c.name, 3, 32)
+		if err := l.Finish(); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		if c.prepared && (len(d.tables) != 1 || d.tables[0] != table || table.Values.Rows != 3 || table.Mapped) ||
+			!c.prepared && (len(d.tables) != 0 || table != nil) {
+			t.Errorf("%s: prepared %v, loaded %v", c.name, d.tables, table)
+		}
+	}
+}
