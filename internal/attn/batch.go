@@ -2,6 +2,7 @@ package attn
 
 import (
 	"fmt"
+	"sync"
 
 	"sparrow/kernel"
 	"sparrow/plan"
@@ -99,6 +100,19 @@ func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 			behind[i] = rest
 		}
 	}
+}
+
+// PieceRows is the number of rows for which one goroutine prepares the inputs of a pass.
+const PieceRows = 512
+
+// InPieces calls visit for pieces of the rows [first, last), in parallel. The device waits for the inputs of a prompt,
+// which have hundreds of numbers for each row.
+func InPieces(first, last int, visit func(first, last int)) {
+	var wait sync.WaitGroup
+	for r := first; r < last; r += PieceRows {
+		wait.Go(func() { visit(r, min(r+PieceRows, last)) })
+	}
+	wait.Wait()
 }
 
 // LaunchRows returns the range of rows of a launch, without padding rows.

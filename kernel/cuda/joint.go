@@ -134,6 +134,9 @@ const mixThreads = portableThreads + 32
 // times more blocks than the GPU can run at a time.
 const manyMixed = 512
 
+// wideColumns is the maximum number of columns of a stream for the kernel with fewer registers for wide rows.
+const wideColumns = 6144
+
 // Joins reports whether the norm of HyperMix's output can run in the kernel of HyperMix: for four streams whose number
 // of columns is a multiple of 16.
 func (a *HyperMixArgs) Joins(n *NormQuantiseArgs) bool {
@@ -147,6 +150,8 @@ func (a *HyperMixArgs) Joins(n *NormQuantiseArgs) bool {
 func MixNorm(k *Kernels, s *Stream, a *MixNormArgs) error {
 	c := checks{kernel: "mix_norm"}
 	switch {
+	case a.Mix.Hidden > mixColumns && a.Mix.Hidden <= wideColumns && a.Mix.Rows > manyMixed:
+		c.kernel = "mix_norm_wide_many"
 	case a.Mix.Hidden > mixColumns:
 		c.kernel = "mix_norm_wide"
 	case a.Mix.Rows > manyMixed:

@@ -148,7 +148,7 @@ func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
 
 const (
 	convChannels = 4 * portableThreads // channels of a block
-	convRun      = 16                  // entries of Rows that a block processes if there are many rows
+	convRun      = 64                  // entries of Rows that a block processes if there are many rows
 	// convFewRows is the maximum mean number of rows per sequence for the kernel in which one thread computes all rows
 	// of a channel.
 	convFewRows = 4

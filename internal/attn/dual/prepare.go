@@ -2,7 +2,6 @@ package dual
 
 import (
 	"fmt"
-	"sync"
 
 	"sparrow/internal/attn"
 	"sparrow/plan"
@@ -219,19 +218,12 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 			f.heavyBase[r] += rows
 		}
 	}
-	if last-first <= listedRows {
+	if last-first <= attn.PieceRows {
 		f.lists(first, last, flat)
 		return
 	}
-	var wait sync.WaitGroup // a prompt has 200 indices for each row, for which the device waits
-	for r := first; r < last; r += listedRows {
-		wait.Go(func() { f.lists(r, min(r+listedRows, last), flat) })
-	}
-	wait.Wait()
+	attn.InPieces(first, last, func(first, last int) { f.lists(first, last, flat) })
 }
-
-// listedRows is the number of rows whose indices one goroutine writes.
-const listedRows = 512
 
 // lists writes the indices of the rows [first, last).
 func (f *filler) lists(first, last int, flat bool) {

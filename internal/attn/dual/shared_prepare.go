@@ -61,8 +61,27 @@ func (s *SharedPass) Prepare(b *Batch, block attn.Block) error {
 	if err := b.Rows(func(r attn.Row) error { return f.row(s, r, sharing, blocks) }); err != nil {
 		return err
 	}
+	if rows := len(f.sharedArrays.request); rows <= attn.PieceRows {
+		f.lists(0, rows)
+	} else {
+		attn.InPieces(0, rows, f.lists)
+	}
 	f.close(s)
 	return nil
+}
+
+// lists writes the slots of the window entries of the rows [first, last).
+func (f *sharedFiller) lists(first, last int) {
+	a := &f.sharedArrays
+	for i := first; i < last; i++ {
+		n := int(a.windowLen[i])
+		from := int(a.position[i]) - n + 1
+		window := a.window[i*f.windowWidth : (i+1)*f.windowWidth]
+		for j := range n {
+			window[j] = f.windowPlace(int(a.request[i]), from+j)
+		}
+		fill(window[n:], -1)
+	}
 }
 
 // row writes the arrays of one row. A padding row has no slot and attends to no token.
@@ -81,14 +100,7 @@ func (f *sharedFiller) row(s *SharedPass, r attn.Row, sharing *plan.Sharing, rat
 		}
 		a.slots[i], seen = f.windowPlace(r.Request, p), p+1
 	}
-	n := min(seen, s.params.Window)
-	a.windowLen[i] = int32(n)
-	window := a.window[i*f.windowWidth : (i+1)*f.windowWidth]
-	for j := range window {
-		if window[j] = -1; j < n {
-			window[j] = f.windowPlace(r.Request, p-n+1+j)
-		}
-	}
+	a.windowLen[i] = int32(min(seen, s.params.Window))
 	if len(a.groups) > 0 {
 		a.groups[i], a.kept[i] = int32(seen/2), int32(min(seen/2, s.params.TopK))
 		a.keep[i] = -1

@@ -40,7 +40,8 @@ type pass struct {
 	// rows, [L, hidden].
 	mix, collapsed kernel.Tensor
 
-	batch dual.Batch
+	batch  dual.Batch
+	hashed []attn.Row // rows of the pass whose table rows are computed
 }
 
 // found holds the tensors of looking up an n-gram table for the rows of a pass.
@@ -178,33 +179,52 @@ func (s *pass) fillRows(in *model.Input, to []int32) error {
 	if h == nil {
 		return nil
 	}
+	before, tokens := h.Shape().Before(), int64(0)
+	s.hashed = s.hashed[:0]
+	if err := in.Rows(func(r attn.Row) error {
+		if s.batch.States[r.Request] != nil {
+			if n := min(r.Position, before) - r.Token; n > 0 && (r.Request >= len(in.Before) ||
+				n > len(in.Before[r.Request])) {
+				return fmt.Errorf("request %d: the n-grams of position %d need the %d tokens before it, which are "+
+					"not given", r.Request, r.Position, min(r.Position, before))
+			}
+			tokens++
+		}
+		s.hashed = append(s.hashed, r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	s.m.read.Add(tokens)
+	if len(s.hashed) <= attn.PieceRows {
+		s.hash(in, to, s.hashed)
+		return nil
+	}
+	attn.InPieces(0, len(s.hashed), func(first, last int) { s.hash(in, to, s.hashed[first:last]) })
+	return nil
+}
+
+// hash writes the row numbers of the given rows of the pass, for whose requests all tokens are given.
+func (s *pass) hash(in *model.Input, to []int32, rows []attn.Row) {
+	h := s.m.hash
 	words, before := h.Shape().Words(), h.Shape().Before()
 	var gram [16]int32
-	tokens := int64(0)
-	defer func() { s.m.read.Add(tokens) }()
-	return in.Rows(func(r attn.Row) error {
+	for _, r := range rows {
 		row := to[r.Index*words : (r.Index+1)*words]
 		if s.batch.States[r.Request] == nil { // padding
 			clear(row)
-			return nil
+			continue
 		}
 		n := min(r.Position, before)
 		for i := range n { // the token at Position-n+i
-			switch at := r.Token - n + i; {
-			case at >= 0:
+			if at := r.Token - n + i; at >= 0 {
 				gram[i] = in.Tokens[r.Request][at]
-			case r.Request >= len(in.Before) || -at > len(in.Before[r.Request]):
-				return fmt.Errorf("request %d: the n-grams of position %d need the %d tokens before it, which are "+
-					"not given", r.Request,
-					r.Position, n)
-			default:
+			} else {
 				gram[i] = in.Before[r.Request][len(in.Before[r.Request])+at]
 			}
 		}
 		h.Rows(row, gram[:n], in.Tokens[r.Request][r.Token])
-		tokens++
-		return nil
-	})
+	}
 }
 
 // Program returns the operations of the embedding, every layer and the head.

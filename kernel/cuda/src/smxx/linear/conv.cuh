@@ -4,14 +4,14 @@
 //          rows.
 // Block:   256 threads, four adjacent channels per thread. With few rows, blockIdx.y is a sequence: a thread
 //          processes its rows in order and then stores the last three in the slot. With many rows, blockIdx.y is a
-//          run of 16 entries of the row list, and a second launch (convolve_keep) fills the slots after all blocks
+//          run of 64 entries of the row list, and a second launch (convolve_keep) fills the slots after all blocks
 //          have read them. In both cases an element is a sum of four products, oldest first, so the bits are equal.
 // Bytes:   each row is read once and written once; the three rows before a run are read once more, from cache.
 #pragma once
 #include "smxx/linear/sequences.cuh"
 
 constexpr i32 kTaps = 4;
-constexpr i32 kConvRun = 16; // row-list entries per block if there are many rows
+constexpr i32 kConvRun = 64; // row-list entries per block if there are many rows
 
 // Returns the row that is `back` rows before row 0 of this pass (1 is the previous row), for a sequence with a state.
 DEVICE float4 before(const ConvolveArgs& a, const Span& s, i32 back, i32 channel) {
@@ -37,7 +37,7 @@ DEVICE f32 silu_of_taps(f32 a, f32 b, f32 c, f32 d, float4 w) {
     sum = __fmaf_rn(w.y, b, sum);
     sum = __fmaf_rn(w.z, c, sum);
     sum = __fmaf_rn(w.w, d, sum);
-    return __fdividef(sum, __fadd_rn(1.0f, __expf(-sum)));
+    return __fmul_rn(sum, fast_sigmoid(sum));
 }
 
 struct Taps {

@@ -4,11 +4,13 @@
 //     S' = diag(exp(g)) S;  u = beta (v - S'^T k);  S = S' + k (x) u;  out = S^T q = S'^T q + (k . q) u
 //
 // In:    bf16 q, k, v after the convolution, float32 gates before their sigmoid; states in slots.
-// Block: 64 columns of one head and sequence; eight warps with eight columns each. A lane keeps four columns of eight
+// Block: 64 columns of one head and sequence; eight warps with eight columns each. A lane keeps two columns of sixteen
 //        keys in registers, 32 values, from the first row to the last. The state is therefore read once and written
-//        once, in whole sectors. The sums for S'^T k and S'^T q over the 16 lanes of a column are computed together.
-//        Rows are processed eight at a time: each warp prepares one row (norms, decays) in shared memory while the
-//        previous eight rows are computed.
+//        once, in whole sectors. Rows are processed eight at a time: half a warp prepares one row (norms, decays) in
+//        shared memory while the previous eight rows are computed.
+// Sums:  S'^T k and S'^T q of a column are sums over sixteen keys in each of eight lanes. The eight sums are added in
+//        pairs of lanes whose numbers differ in bit 2, then 3, then 4. For S'^T k all eight lanes do so at once. An
+//        output leaves the lanes as four parts in shared memory, which the preparing warps add when they write it.
 // Bits:  the bits of a row depend neither on the division of its sequence into passes nor on other sequences.
 // Bytes: 64 KiB of state read and written for each head and sequence.
 #pragma once
@@ -18,10 +20,21 @@ constexpr i32 kDelta = 128;       // keys per head, and values per head
 constexpr i32 kDeltaColumns = 64; // value columns per block
 constexpr i32 kDeltaTile = 8;     // rows that are prepared together
 
+constexpr i32 kLaneKeys = 16;                  // keys of a lane
+constexpr i32 kLaneColumns = 2;                // columns of a lane
+constexpr i32 kKeyGroups = kDelta / kLaneKeys; // lanes that share columns
+constexpr i32 kKeyVectors = kLaneKeys / 4;     // vectors of four keys of a lane
+constexpr i32 kGroupStep = 32 / kKeyGroups;    // distance of lanes with the same columns
+constexpr i32 kPreparerLanes = 16;             // lanes that prepare a row, eight channels each
+constexpr i32 kParts = kKeyGroups / 2;         // parts of an output that are added when it is written
+
+// A value for each key of a row: vector [j][g] has keys 4j to 4j + 3 of group g.
+using KeyRow = float4[kKeyVectors][kKeyGroups];
+
 struct DeltaTile {
-    f32 k[kDeltaTile][kDelta], q[kDeltaTile][kDelta], decay[kDeltaTile][kDelta];
+    KeyRow k[kDeltaTile], q[kDeltaTile], decay[kDeltaTile];
     f32 v[kDeltaTile][kDeltaColumns];
-    f32 beta[kDeltaTile], kq[kDeltaTile];
+    float2 factors[kDeltaTile][2];             // beta and, in [0], k . q of a row; in [1] zero
     i32 row[kDeltaTile], snapshot[kDeltaTile]; // row of the pass, and snapshot slot, of each row of the tile; -1: none
 
     // Reports whether the tile has no snapshots, so that no state is stored before its end.
@@ -33,260 +46,243 @@ struct DeltaTile {
     }
 };
 
-// Outputs of a tile before they are written: 64 columns, and 64 columns for lanes without an output, which are not
-// read.
+// Parts of the outputs of a tile, each of two groups of keys.
 struct DeltaOut {
-    u16 value[kDeltaTile][2 * kDeltaColumns];
+    f32 part[kDeltaTile][kParts][kDeltaColumns];
     i32 row[kDeltaTile]; // row of the pass; -1: no row, or already written
 };
 
-// The values that a lane loads from a row before it prepares the row.
+// The values that a lane loads from a row before it prepares the row: eight channels of q and k, and four values.
 struct RawDelta {
-    float4 q, k, gate;
-    f32 v[2], beta;
-    i32 row, snapshot;
+    uint2 q[2], k[2], v;
+    f32 beta;
+    i32 row;
 };
 
-DEVICE f32 sum_32(f32 v) {
+// Returns the sum over the lanes that prepare a row.
+DEVICE f32 row_sum(f32 v) {
 #pragma unroll
-    for (int d = 16; d > 0; d /= 2) v = __fadd_rn(v, __shfl_xor_sync(ptx::kFullMask, v, d));
+    for (int d = kPreparerLanes / 2; d > 0; d /= 2) v = __fadd_rn(v, __shfl_xor_sync(ptx::kFullMask, v, d));
     return v;
 }
-DEVICE f32 dot_4(float4 a, float4 b) {
-    return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, __fmul_rn(a.x, b.x))));
+DEVICE f32 dot_4(float4 a, float4 b, f32 sum) {
+    return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, __fmaf_rn(a.x, b.x, sum))));
+}
+DEVICE float4 plus_4(float4 a, float4 b) {
+    return make_float4(__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z), __fadd_rn(a.w, b.w));
 }
 DEVICE float4 times_4(float4 a, f32 s) {
     return make_float4(__fmul_rn(a.x, s), __fmul_rn(a.y, s), __fmul_rn(a.z, s), __fmul_rn(a.w, s));
 }
-// Returns 1 / (1 + exp(-x)) with approximate hardware instructions, like the other computations that prepare a row,
-// because other warps wait for prepared rows.
-DEVICE f32 sigmoid(f32 x) { return __fdividef(1.0f, __fadd_rn(1.0f, __expf(-x))); }
 
+// Rows are prepared with hardware approximations, because other warps wait for prepared rows.
 struct DeltaHead {
     const DeltaArgs& a;
     Span s;
-    i32 head, first; // first: first column of the block
-    float4 bias;     // biases of the lane's four channels
-    f32 speed;
+    i32 head, first;     // first: first column of the block
+    f32 speed, strength; // factors of a gate before and after the sigmoid, for powers of two
+    i32 lane;            // lane among those that prepare a row
+    i32 group, vector;   // place of the lane's eight channels in a KeyRow
+
+    DEVICE DeltaHead(const DeltaArgs& a, const Span& s, i32 head, i32 first)
+        : a(a), s(s), head(head), first(first), speed(__fmul_rn(expf(a.a_log[head]), kLog2E)),
+          strength(__fmul_rn(a.bound, kLog2E)), lane(lane_id() % kPreparerLanes), group(lane % kKeyGroups),
+          vector(2 * (lane / kKeyGroups)) {}
+
+    // First of the lane's eight channels in a row of all heads. Eight adjacent lanes have channels of different groups,
+    // so that they write to different banks.
+    DEVICE i64 channel() const { return static_cast<i64>(head) * kDelta + kLaneKeys * group + 4 * vector; }
 
     // Loads entry i of the rows of a sequence; entries 0 to held - 1 are held-back rows.
     DEVICE RawDelta load(i32 i) const {
-        const i32 lane = lane_id();
         RawDelta x{};
-        x.row = x.snapshot = -1;
+        x.row = -1;
         if (i >= s.held + s.rows) return x;
-        const i64 at = static_cast<i64>(head) * kDelta;
+        const i64 at = channel(), values = static_cast<i64>(head) * kDelta + first + 4 * lane;
         if (i < s.held) {
             const i64 width = static_cast<i64>(a.heads) * kDelta;
             const f32* held = a.held + (static_cast<i64>(s.slot) * a.of.held + i) * (3 * width + a.heads);
+            // A held-back row may be aligned to only four bytes. Its keys and values were bf16.
+            const auto pair = [](const f32* from) { return pack_bf16_fast(from[0], from[1]); };
+            const auto four = [&](const f32* from) { return make_uint2(pair(from), pair(from + 2)); };
 #pragma unroll
-            for (int j = 0; j < 4; j++) { // a held-back row may be aligned to only four bytes
-                (&x.k.x)[j] = held[at + 4 * lane + j];
-                (&x.gate.x)[j] = held[2 * width + at + 4 * lane + j];
-            }
-            x.v[0] = held[width + at + first + 2 * lane];
-            x.v[1] = held[width + at + first + 2 * lane + 1];
+            for (int j = 0; j < 2; j++) x.k[j] = four(held + at + 4 * j);
+            x.v = four(held + width + values);
             x.beta = held[3 * width + head];
             return x;
         }
         x.row = row_at(a.of, s, i - s.held);
         if (x.row < 0) return x;
-        x.snapshot = snapshot_at(a.of, x.row);
-        x.q = load_bf16x4(a.q + x.row * a.q_stride + at + 4 * lane);
-        x.k = load_bf16x4(a.k + x.row * a.k_stride + at + 4 * lane);
-        x.gate = *reinterpret_cast<const float4*>(a.gate + x.row * a.gate_stride + at + 4 * lane);
-        const u32 v = *reinterpret_cast<const u32*>(a.v + x.row * a.v_stride + at + first + 2 * lane);
-        x.v[0] = bf16_low(v), x.v[1] = bf16_high(v);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            x.q[j] = reinterpret_cast<const uint2*>(a.q + x.row * a.q_stride + at)[j];
+            x.k[j] = reinterpret_cast<const uint2*>(a.k + x.row * a.k_stride + at)[j];
+        }
+        x.v = *reinterpret_cast<const uint2*>(a.v + x.row * a.v_stride + values);
         x.beta = a.beta[x.row * a.beta_stride + head];
         return x;
     }
 
-    DEVICE f32 decay(f32 gate, f32 own) const {
-        return __expf(__fmul_rn(a.bound, sigmoid(__fmul_rn(speed, __fadd_rn(gate, own)))));
+    // Loads half of the lane's gates of entry i, which is row `row` of the pass or, if that is negative, held back or
+    // missing.
+    DEVICE float4 gates(i32 i, i32 row, i32 half) const {
+        const i64 at = channel() + 4 * half;
+        if (row >= 0) return *reinterpret_cast<const float4*>(a.gate + row * a.gate_stride + at);
+        if (i >= s.held) return make_float4(0, 0, 0, 0);
+        const i64 width = static_cast<i64>(a.heads) * kDelta;
+        const f32* from = a.held + (static_cast<i64>(s.slot) * a.of.held + i) * (3 * width + a.heads) + 2 * width + at;
+        return make_float4(from[0], from[1], from[2], from[3]);
     }
 
-    DEVICE void prepare(DeltaTile& t, i32 at, RawDelta& x) const {
-        const i32 lane = lane_id();
+    DEVICE f32 decay(f32 gate, f32 own) const {
+        return power_of_two(__fmul_rn(strength, sigmoid_of_power(__fmul_rn(speed, __fadd_rn(gate, own)))));
+    }
+
+    // Prepares row `at` of a tile from the loaded values. Both halves of a warp prepare a row at the same time.
+    template <class Gates>
+    DEVICE void prepare(DeltaTile& t, i32 at, const RawDelta& x, const Gates& gates) const {
         constexpr f32 kScale = 0.08838834764831845f; // 128^-1/2
-        const f32 qq = sum_32(dot_4(x.q, x.q)), kk = sum_32(dot_4(x.k, x.k)), kq = sum_32(dot_4(x.k, x.q));
-        const f32 rq = __fmul_rn(rsqrtf(__fadd_rn(qq, 1e-6f)), kScale), rk = rsqrtf(__fadd_rn(kk, 1e-6f));
-        x.q = times_4(x.q, rq);
-        x.k = times_4(x.k, rk);
-        reinterpret_cast<float4*>(t.q[at])[lane] = x.q;
-        reinterpret_cast<float4*>(t.k[at])[lane] = x.k;
-        reinterpret_cast<float4*>(t.decay[at])[lane] = make_float4(decay(x.gate.x, bias.x), decay(x.gate.y, bias.y),
-                                                                   decay(x.gate.z, bias.z), decay(x.gate.w, bias.w));
-        reinterpret_cast<float2*>(t.v[at])[lane] = make_float2(x.v[0], x.v[1]);
+        f32 qq = 0, kk = 0, kq = 0;
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float4 q = widen_bf16x4(x.q[j]), k = widen_bf16x4(x.k[j]);
+            qq = dot_4(q, q, qq), kk = dot_4(k, k, kk), kq = dot_4(k, q, kq);
+        }
+        qq = row_sum(qq), kk = row_sum(kk), kq = row_sum(kq);
+        const f32 rq = __fmul_rn(inverse_root_of(__fadd_rn(qq, 1e-6f)), kScale),
+                  rk = inverse_root_of(__fadd_rn(kk, 1e-6f));
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            t.q[at][vector + j][group] = times_4(widen_bf16x4(x.q[j]), rq);
+            t.k[at][vector + j][group] = times_4(widen_bf16x4(x.k[j]), rk);
+        }
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float4 g = gates(j), b = reinterpret_cast<const float4*>(a.bias + channel())[j];
+            t.decay[at][vector + j][group] =
+                make_float4(decay(g.x, b.x), decay(g.y, b.y), decay(g.z, b.z), decay(g.w, b.w));
+        }
+        reinterpret_cast<float4*>(t.v[at])[lane] = widen_bf16x4(x.v);
         if (lane == 0) {
-            t.kq[at] = __fmul_rn(kq, __fmul_rn(rk, rq)), t.beta[at] = sigmoid(x.beta);
-            t.row[at] = x.row, t.snapshot[at] = x.snapshot;
+            const f32 beta = fast_sigmoid(x.beta);
+            t.factors[at][0] = make_float2(beta, __fmul_rn(kq, __fmul_rn(rk, rq)));
+            t.factors[at][1] = make_float2(beta, 0.0f);
+            t.row[at] = x.row, t.snapshot[at] = x.row < 0 ? -1 : snapshot_at(a.of, x.row);
         }
     }
 };
 
-// The state of a warp's columns. Lane 2g + c holds columns 4c to 4c + 3 of keys 8g to 8g + 7, one vector per key.
+// Returns the sum of two lanes' values. Each lane gives away `give` and keeps `keep`, which the other lane gives away.
+DEVICE f32 exchange(f32 keep, f32 give, i32 distance) {
+    return __fadd_rn(keep, __shfl_xor_sync(ptx::kFullMask, give, distance));
+}
+
+// The state of a warp's columns. Lane 4g + c holds columns 2c and 2c + 1 of keys 16g to 16g + 15.
 struct DeltaState {
-    float4 s[8];
+    f32 s[kLaneKeys][kLaneColumns];
 
     DEVICE void load(const f32* from) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) s[i] = *reinterpret_cast<const float4*>(from + i * kDelta);
+        for (int i = 0; i < kLaneKeys; i++) {
+            const float2 v = *reinterpret_cast<const float2*>(from + i * kDelta);
+            s[i][0] = v.x, s[i][1] = v.y;
+        }
     }
     DEVICE void store(f32* to) const {
 #pragma unroll
-        for (int i = 0; i < 8; i++) *reinterpret_cast<float4*>(to + i * kDelta) = s[i];
+        for (int i = 0; i < kLaneKeys; i++)
+            *reinterpret_cast<float2*>(to + i * kDelta) = make_float2(s[i][0], s[i][1]);
     }
     DEVICE void clear() {
 #pragma unroll
-        for (int i = 0; i < 8; i++) s[i] = make_float4(0, 0, 0, 0);
+        for (int i = 0; i < kLaneKeys; i++) s[i][0] = s[i][1] = 0;
     }
 
-    static DEVICE void eight(f32 (&out)[8], const f32* row, i32 group) {
-        const float4 low = reinterpret_cast<const float4*>(row)[2 * group],
-                     high = reinterpret_cast<const float4*>(row)[2 * group + 1];
-        out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
-        out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
-    }
-
-    // The values that a lane reads from a prepared row.
+    // The values of a prepared row for the lane's keys and columns. They are loaded in two parts: keys and decays are
+    // needed first.
     struct Row {
-        f32 key[8], query[8], decay[8], v, beta, kq;
-        i32 row, snapshot;
+        float4 k[kKeyVectors], decay[kKeyVectors], q[kKeyVectors];
+        float2 factors, v; // beta and, in group 0, k . q; the values of the lane's columns
 
-        DEVICE void load(const DeltaTile& t, i32 at, i32 group, i32 column) {
-            eight(key, t.k[at], group);
-            eight(query, t.q[at], group);
-            eight(decay, t.decay[at], group);
-            v = t.v[at][column], beta = t.beta[at], kq = t.kq[at];
-            row = t.row[at], snapshot = t.snapshot[at];
+        DEVICE void load_keys(const DeltaTile& t, i32 at, i32 group) {
+#pragma unroll
+            for (int j = 0; j < kKeyVectors; j++) decay[j] = t.decay[at][j][group], k[j] = t.k[at][j][group];
+        }
+        DEVICE void load_rest(const DeltaTile& t, i32 at, i32 group, i32 column) {
+#pragma unroll
+            for (int j = 0; j < kKeyVectors; j++) q[j] = t.q[at][j][group];
+            factors = t.factors[at][group == 0 ? 0 : 1];
+            v = *reinterpret_cast<const float2*>(&t.v[at][column]);
         }
     };
 
-    // Updates the state with a row. Returns the output in the lanes that have one (own). `meanwhile` runs before the
-    // sums are exchanged between lanes.
+    // Updates the state with a row. out has the lane's part of the outputs of its columns. `meanwhile` gets the
+    // distance of the lanes after each exchange of sums.
     template <class Meanwhile>
-    DEVICE f32 row(const Row& x, i32 group, const Meanwhile& meanwhile) {
-        float4 p = make_float4(0, 0, 0, 0), o = p;
-        const f32 *key = x.key, *query = x.query;
+    DEVICE void row(const Row& x, f32 (&out)[kLaneColumns], const Meanwhile& meanwhile) {
+        f32 p[kLaneColumns][2] = {}, o[kLaneColumns][2] = {}, sum[kLaneColumns];
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            s[i] = times_4(s[i], x.decay[i]);
-            p.x = __fmaf_rn(s[i].x, key[i], p.x), p.y = __fmaf_rn(s[i].y, key[i], p.y);
-            p.z = __fmaf_rn(s[i].z, key[i], p.z), p.w = __fmaf_rn(s[i].w, key[i], p.w);
-            o.x = __fmaf_rn(s[i].x, query[i], o.x), o.y = __fmaf_rn(s[i].y, query[i], o.y);
-            o.z = __fmaf_rn(s[i].z, query[i], o.z), o.w = __fmaf_rn(s[i].w, query[i], o.w);
-        }
-        meanwhile();
-        // Sums over the 16 groups. The low bit of the group number selects p or o, and the next two bits select a
-        // column.
-        const bool outs = group & 1, upper = group & 2, odd = group & 4;
-        float4 keep = outs ? o : p, give = outs ? p : o;
-        keep.x = __fadd_rn(keep.x, __shfl_xor_sync(ptx::kFullMask, give.x, 2));
-        keep.y = __fadd_rn(keep.y, __shfl_xor_sync(ptx::kFullMask, give.y, 2));
-        keep.z = __fadd_rn(keep.z, __shfl_xor_sync(ptx::kFullMask, give.z, 2));
-        keep.w = __fadd_rn(keep.w, __shfl_xor_sync(ptx::kFullMask, give.w, 2));
-        f32 a = upper ? keep.z : keep.x, b = upper ? keep.w : keep.y;
-        a = __fadd_rn(a, __shfl_xor_sync(ptx::kFullMask, upper ? keep.x : keep.z, 4));
-        b = __fadd_rn(b, __shfl_xor_sync(ptx::kFullMask, upper ? keep.y : keep.w, 4));
-        f32 sum = __fadd_rn(odd ? b : a, __shfl_xor_sync(ptx::kFullMask, odd ? a : b, 8));
-        sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
-        // Two values are broadcast to every lane that has column `column`: first the value that the row writes to the
-        // state, then the output.
-        const f32 u = __fmul_rn(x.beta, __fsub_rn(x.v, sum));
-        const f32 written = __shfl_xor_sync(ptx::kFullMask, u, 2);
-        const i32 from = lane_id() & 1; // the lane of group 0 with these columns
-        float4 n;
-        n.x = __shfl_sync(ptx::kFullMask, u, from);
-        n.y = __shfl_sync(ptx::kFullMask, u, from + 8);
-        n.z = __shfl_sync(ptx::kFullMask, u, from + 4);
-        n.w = __shfl_sync(ptx::kFullMask, u, from + 12);
+        for (int j = 0; j < kKeyVectors; j++) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            s[i].x = __fmaf_rn(key[i], n.x, s[i].x), s[i].y = __fmaf_rn(key[i], n.y, s[i].y);
-            s[i].z = __fmaf_rn(key[i], n.z, s[i].z), s[i].w = __fmaf_rn(key[i], n.w, s[i].w);
-        }
-        return __fmaf_rn(x.kq, written, sum);
-    }
-
-    // Half of a row update: two of the lane's four columns. The sums of one half are exchanged between lanes while the
-    // other half is multiplied. Every sum is added in the order of row().
-    struct Half {
-        f32 p[2], o[2];
-    };
-    template <int H>
-    DEVICE f32& at(int i, int c) { return (&s[i].x)[2 * H + c]; }
-
-    // Applies the decay to half of the state and multiplies it by key and query.
-    template <int H>
-    DEVICE Half read(const Row& x) {
-        Half h{};
+            for (int i = 0; i < 4; i++) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-#pragma unroll
-            for (int c = 0; c < 2; c++) {
-                at<H>(i, c) = __fmul_rn(at<H>(i, c), x.decay[i]);
-                h.p[c] = __fmaf_rn(at<H>(i, c), x.key[i], h.p[c]);
-                h.o[c] = __fmaf_rn(at<H>(i, c), x.query[i], h.o[c]);
+                for (int c = 0; c < kLaneColumns; c++) {
+                    f32& v = s[4 * j + i][c];
+                    v = __fmul_rn(v, (&x.decay[j].x)[i]);
+                    p[c][i % 2] = __fmaf_rn(v, (&x.k[j].x)[i], p[c][i % 2]);
+                }
             }
         }
-        return h;
-    }
-    // Returns the output of the lane's own column, and sets n to the values that the row writes to both columns.
-    static DEVICE f32 sums(const Row& x, const Half& h, i32 group, f32 v, f32 (&n)[2]) {
-        const bool outs = group & 1, upper = group & 2;
-        f32 keep[2];
 #pragma unroll
-        for (int c = 0; c < 2; c++)
-            keep[c] = __fadd_rn(outs ? h.o[c] : h.p[c],
-                                __shfl_xor_sync(ptx::kFullMask, outs ? h.p[c] : h.o[c], 2));
-        f32 sum = __fadd_rn(upper ? keep[1] : keep[0],
-                            __shfl_xor_sync(ptx::kFullMask, upper ? keep[0] : keep[1], 4));
-        sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 8));
-        sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
-        const f32 u = __fmul_rn(x.beta, __fsub_rn(v, sum));
-        const i32 from = lane_id() & 1;
-        n[0] = __shfl_sync(ptx::kFullMask, u, from);
-        n[1] = __shfl_sync(ptx::kFullMask, u, from + 4);
-        return __fmaf_rn(x.kq, __shfl_xor_sync(ptx::kFullMask, u, 2), sum);
-    }
-    template <int H>
-    DEVICE void write(const Row& x, const f32 (&n)[2]) {
+        for (int c = 0; c < kLaneColumns; c++) sum[c] = __fadd_rn(p[c][0], p[c][1]);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
+        for (int d = kGroupStep; d < 32; d *= 2) {
 #pragma unroll
-            for (int c = 0; c < 2; c++) at<H>(i, c) = __fmaf_rn(x.key[i], n[c], at<H>(i, c));
+            for (int c = 0; c < kLaneColumns; c++) sum[c] = exchange(sum[c], sum[c], d);
+            meanwhile(d);
+        }
+#pragma unroll
+        for (int j = 0; j < kKeyVectors; j++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+#pragma unroll
+                for (int c = 0; c < kLaneColumns; c++)
+                    o[c][i % 2] = __fmaf_rn(s[4 * j + i][c], (&x.q[j].x)[i], o[c][i % 2]);
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < kLaneColumns; c++) {
+            const f32 u = __fmul_rn(x.factors.x, __fsub_rn(c == 0 ? x.v.x : x.v.y, sum[c]));
+#pragma unroll
+            for (int j = 0; j < kKeyVectors; j++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) s[4 * j + i][c] = __fmaf_rn((&x.k[j].x)[i], u, s[4 * j + i][c]);
+            }
+            out[c] = __fmaf_rn(x.factors.y, u, __fadd_rn(o[c][0], o[c][1]));
         }
     }
 };
 
-// Many: For many rows of a sequence, four more warps prepare the rows, and the other warps load the next row while
-//       they add the sums of the current row. In this case few blocks run, and a single block cannot hide latency
-//       otherwise. Results are bitwise equal.
+// Many: For many rows of a sequence, four more warps prepare the rows. In this case few blocks run, and a single block
+//       cannot hide latency otherwise. Results are bitwise equal.
 constexpr i32 kDeltaPreparers = 4;
 
-// Processes the eight rows of a tile. Half of the columns read the next row while the sums of the other half are added,
-// so that no lane waits. column: first column of the lane. Lanes without an output write to the unused columns of
-// DeltaOut, because skipping the write would be a branch in every row.
+// Processes the eight rows of a tile. column: first of the lane's columns. Two groups of keys exchange their outputs,
+// one column each.
 DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 group, i32 column) {
-    const i32 left = column + (group & 2 ? 1 : 0), right = left + 2;
-    u16* mine = &to.value[0][(group & 4 ? right : left) + (group & 1 ? 0 : kDeltaColumns)];
+    const bool upper = group & 1;
     DeltaState::Row rows[2];
-    rows[0].load(t, 0, group, left);
-    DeltaState::Half low = state.read<0>(rows[0]);
+    rows[0].load_keys(t, 0, group);
+    f32* mine = &to.part[0][group / 2][column + (upper ? 1 : 0)];
 #pragma unroll
     for (int i = 0; i < kDeltaTile; i++) {
-        const DeltaState::Row& now = rows[i % 2];
+        f32 out[kLaneColumns];
         DeltaState::Row& next = rows[(i + 1) % 2];
-        const f32 v = t.v[i][right];
-        f32 n[2], m[2];
-        if (i + 1 < kDeltaTile) next.load(t, i + 1, group, left);
-        const DeltaState::Half high = state.read<1>(now);
-        const f32 out = DeltaState::sums(now, low, group, now.v, n);
-        state.write<0>(now, n);
-        if (i + 1 < kDeltaTile) low = state.read<0>(next);
-        const f32 other = DeltaState::sums(now, high, group, v, m);
-        state.write<1>(now, m);
-        mine[i * 2 * kDeltaColumns] = static_cast<u16>(pack_bf16_fast(group & 4 ? other : out, 0.0f));
+        rows[i % 2].load_rest(t, i, group, column);
+        state.row(rows[i % 2], out, [&](int d) {
+            if (d == 2 * kGroupStep && i + 1 < kDeltaTile) next.load_keys(t, i + 1, group);
+        });
+        mine[i * kParts * kDeltaColumns] = exchange(upper ? out[1] : out[0], upper ? out[0] : out[1], kGroupStep);
     }
 }
 
@@ -294,9 +290,12 @@ DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 
 DEVICE void flush(const DeltaArgs& a, const DeltaOut& from, u16* to, i32 t) {
     static_assert(kDeltaTile * kDeltaColumns == 4 * 32 * kDeltaPreparers, "a thread has four columns");
     const i32 row = from.row[t >> 4], column = 4 * (t & 15);
-    if (row >= 0)
-        *reinterpret_cast<uint2*>(to + row * a.out_stride + column) =
-            *reinterpret_cast<const uint2*>(&from.value[t >> 4][column]);
+    if (row < 0) return;
+    float4 part[kParts];
+#pragma unroll
+    for (int i = 0; i < kParts; i++) part[i] = *reinterpret_cast<const float4*>(&from.part[t >> 4][i][column]);
+    const float4 low = plus_4(part[0], part[1]), high = plus_4(part[2], part[3]);
+    store_bf16x4(to + row * a.out_stride + column, plus_4(low, high));
 }
 
 template <bool Many>
@@ -317,26 +316,24 @@ DEVICE void delta_body(const DeltaArgs& a) {
         return;
     }
     if (s.held + s.rows == 0 && !s.begins) return;
-    const DeltaHead h{a, s, head, first, reinterpret_cast<const float4*>(a.bias)[head * (kDelta / 4) + lane],
-                      expf(a.a_log[head])};
     const i32 rows = s.held + s.rows;
     if (Many && warp >= kWarpsPerBlock) {
-        constexpr i32 kEach = kDeltaTile / kDeltaPreparers;
-        const i32 mine = (warp - kWarpsPerBlock) * kEach;
-        RawDelta raw[kEach];
+        const DeltaHead h(a, s, head, first);
+        const i32 thread = threadIdx.x - kThreads, mine = thread / kPreparerLanes;
+        RawDelta raw;
+        float4 gates[2];
+        const auto load = [&](i32 i) {
+            raw = h.load(i);
 #pragma unroll
-        for (i32 j = 0; j < kEach; j++) raw[j] = h.load(mine + j);
+            for (i32 j = 0; j < 2; j++) gates[j] = h.gates(i, raw.row, j);
+        };
+        load(mine);
         u16* to = a.out + static_cast<i64>(head) * kDelta + first;
-        const i32 thread = threadIdx.x - kThreads;
         i32 b = 0;
         for (i32 from = 0; from < rows; from += kDeltaTile, b ^= 1) {
             if (from >= 2 * kDeltaTile) flush(a, outs[b], to, thread);
-#pragma unroll
-            for (i32 j = 0; j < kEach; j++) h.prepare(tiles[b], mine + j, raw[j]);
-            if (from + kDeltaTile < rows) {
-#pragma unroll
-                for (i32 j = 0; j < kEach; j++) raw[j] = h.load(from + kDeltaTile + mine + j);
-            }
+            h.prepare(tiles[b], mine, raw, [&](i32 j) { return gates[j]; });
+            if (from + kDeltaTile < rows) load(from + kDeltaTile + mine);
             __syncthreads(); // this tile is prepared, and all threads have read the previous tile
         }
         if (rows > kDeltaTile) flush(a, outs[b], to, thread);
@@ -344,65 +341,65 @@ DEVICE void delta_body(const DeltaArgs& a) {
         if (rows > 0) flush(a, outs[b ^ 1], to, thread);
         return;
     }
-    const i32 group = lane >> 1;
-    // The column whose sums a lane has at the end. Bits 1 and 2 of its group number select it, in the order in which
-    // row() exchanges values.
-    const i32 own = 8 * warp + 4 * (lane & 1) + (group & 2 ? 2 : 0) + (group & 4 ? 1 : 0);
-    const i64 size = static_cast<i64>(kDelta) * kDelta;
-    const i64 at = 8 * group * static_cast<i64>(kDelta) + first + 8 * warp + 4 * (lane & 1);
-    f32* mine = a.state + (static_cast<i64>(s.slot) * a.heads + head) * size + at;
+    const i32 group = lane / kGroupStep, column = 8 * warp + kLaneColumns * (lane % kGroupStep);
+    // Returns the address of the lane's first value in a state.
+    const auto place = [&](f32* states, i32 slot) {
+        return states + (static_cast<i64>(slot) * a.heads + head) * (kDelta * kDelta) +
+               (kLaneKeys * kDelta * group + first + column);
+    };
     DeltaState state;
+    // A warp prepares two rows. It has not enough registers to load its part of the state at the same time, and loads
+    // the gates of later tiles only when it needs them.
+    const auto prepare = [&](DeltaTile& t, i32 from, bool early) {
+        if (Many || 2 * warp >= min(kDeltaTile, rows - from)) return;
+        const i32 at = threadIdx.x / kPreparerLanes;
+        const DeltaHead h(a, s, head, first);
+        const RawDelta raw = h.load(from + at);
+        if (!early) return h.prepare(t, at, raw, [&](i32 j) { return h.gates(from + at, raw.row, j); });
+        const float4 gates[2] = {h.gates(from + at, raw.row, 0), h.gates(from + at, raw.row, 1)};
+        h.prepare(t, at, raw, [&](i32 j) { return gates[j]; });
+    };
+    prepare(tiles[0], 0, true);
     if (s.begins) state.clear();
-    else state.load(mine);
-    RawDelta raw;
-    if constexpr (!Many) {
-        raw = h.load(warp);
-        h.prepare(tiles[0], warp, raw);
-    }
+    else state.load(place(a.state, s.slot));
     if (rows > 0) __syncthreads();
     for (i32 from = 0, b = 0; from < rows; from += kDeltaTile, b ^= 1) {
         const bool more = from + kDeltaTile < rows;
-        if (!Many && more) raw = h.load(from + kDeltaTile + warp);
         const DeltaTile& t = tiles[b];
         const i32 count = min(kDeltaTile, rows - from);
-        DeltaState::Row one, other;
+        bool whole = false;
         if constexpr (Many) {
-            const bool whole = count == kDeltaTile && !s.holds && t.whole();
+            whole = count == kDeltaTile && !s.holds && t.whole();
             if (threadIdx.x < kDeltaTile) outs[b].row[threadIdx.x] = whole ? t.row[threadIdx.x] : -1;
             if (whole) {
-                delta_tile(t, outs[b], state, group, 8 * warp + 4 * (lane & 1));
+                delta_tile(t, outs[b], state, group, column);
                 const i32 kept = t.snapshot[kDeltaTile - 1];
-                if (kept >= 0) state.store(a.kept + (static_cast<i64>(kept) * a.heads + head) * size + at);
-                if (more) __syncthreads();
-                continue;
+                if (kept >= 0) state.store(place(a.kept, kept));
             }
         }
-        const auto take = [&](i32 i, DeltaState::Row& now, DeltaState::Row& next) {
-            if (i >= count) return;
+        for (i32 i = 0; i < (whole ? 0 : count); i++) {
             // Rows that are held back do not update the saved state, so the state is stored before the first of them.
-            if (s.holds && from + i == s.held) state.store(mine);
-            f32 out;
-            if constexpr (Many) {
-                out = state.row(now, group, [&] { next.load(t, min(i + 1, kDeltaTile - 1), group, own); });
-            } else {
-                now.load(t, i, group, own);
-                out = state.row(now, group, [] {});
+            if (s.holds && from + i == s.held) state.store(place(a.state, s.slot));
+            f32 out[kLaneColumns];
+            DeltaState::Row x;
+            x.load_keys(t, i, group);
+            state.row(x, out, [&](int d) {
+                if (d == 2 * kGroupStep) x.load_rest(t, i, group, column);
+            });
+#pragma unroll
+            for (int c = 0; c < kLaneColumns; c++) {
+#pragma unroll
+                for (int d = kGroupStep; d < 32; d *= 2) out[c] = exchange(out[c], out[c], d);
             }
-            if (now.row >= 0 && (group & 9) == 1)
-                a.out[now.row * a.out_stride + static_cast<i64>(head) * kDelta + first + own] =
-                    static_cast<u16>(pack_bf16_fast(out, 0.0f));
-            if (now.snapshot >= 0)
-                state.store(a.kept + (static_cast<i64>(now.snapshot) * a.heads + head) * size + at);
-        };
-        if constexpr (Many) one.load(t, 0, group, own);
-        for (i32 i = 0; i < count; i += 2) {
-            take(i, one, other);
-            take(i + 1, other, one);
+            if (t.row[i] >= 0 && group == 0)
+                *reinterpret_cast<u32*>(a.out + t.row[i] * a.out_stride + static_cast<i64>(head) * kDelta + first +
+                                        column) = pack_bf16_fast(out[0], out[1]);
+            if (t.snapshot[i] >= 0) state.store(place(a.kept, t.snapshot[i]));
         }
-        if (!Many && more) h.prepare(tiles[b ^ 1], warp, raw);
+        if (more) prepare(tiles[b ^ 1], from + kDeltaTile, false);
         if (!Many || more) __syncthreads();
     }
-    if (!s.holds || s.rows == 0) state.store(mine);
+    if (!s.holds || s.rows == 0) state.store(place(a.state, s.slot));
     if constexpr (Many) __syncthreads(); // the preparing warps then write the last outputs
 }
 

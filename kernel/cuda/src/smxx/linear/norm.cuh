@@ -11,15 +11,17 @@
 DEVICE bool aligned_8(const void* p) { return (reinterpret_cast<u64>(p) & 7) == 0; }
 
 DEVICE f32 gated_value(f32 x, f32 inverse, f32 weight, f32 gate) {
-    const f32 g = __fdividef(1.0f, __fadd_rn(1.0f, __expf(-gate)));
-    return __fmul_rn(__fmul_rn(__fmul_rn(x, inverse), weight), g);
+    return __fmul_rn(__fmul_rn(__fmul_rn(x, inverse), weight), fast_sigmoid(gate));
 }
 
 DEVICE void gated_norm_body(const GatedNormArgs& a) {
     begin_after_previous();
     const i64 each = warp_row();
     if (each >= static_cast<i64>(a.rows) * a.heads) return;
-    const i64 row = each / a.heads, at = each % a.heads * a.columns;
+    // A division of 64 bits takes as long as the rest of the kernel.
+    const bool small = each <= 0xFFFFFFFFu;
+    const i64 row = small ? static_cast<u32>(each) / static_cast<u32>(a.heads) : each / a.heads,
+              at = (each - row * a.heads) * a.columns;
     const u16* x = a.x + row * a.x_stride + at;
     const u16* gate = a.gate + row * a.gate_stride + at;
     u16* out = a.out + row * a.out_stride + at;
@@ -28,8 +30,10 @@ DEVICE void gated_norm_body(const GatedNormArgs& a) {
         const i32 c = 4 * lane_id();
         const float4 v = load_bf16x4(x + c), g = load_bf16x4(gate + c),
                      w = *reinterpret_cast<const float4*>(a.weight + c);
-        const f32 each = __fmaf_rn(v.w, v.w, __fmaf_rn(v.z, v.z, __fmaf_rn(v.y, v.y, __fmul_rn(v.x, v.x))));
-        const f32 inverse = inverse_root(warp_total(each), a);
+        f32 squares = __fmaf_rn(v.w, v.w, __fmaf_rn(v.z, v.z, __fmaf_rn(v.y, v.y, __fmul_rn(v.x, v.x))));
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) squares = __fadd_rn(squares, __shfl_xor_sync(ptx::kFullMask, squares, d));
+        const f32 inverse = inverse_root_of(__fmaf_rn(squares, 1.0f / 128, static_cast<f32>(a.epsilon)));
         store_bf16x4(out + c, make_float4(gated_value(v.x, inverse, w.x, g.x), gated_value(v.y, inverse, w.y, g.y),
                                           gated_value(v.z, inverse, w.z, g.z), gated_value(v.w, inverse, w.w, g.w)));
         return;

@@ -62,3 +62,25 @@ DEVICE float4 load_bf16x4(const u16* p) { return widen_bf16x4(*reinterpret_cast<
 DEVICE void store_bf16x4(u16* p, float4 v) {
     *reinterpret_cast<uint2*>(p) = make_uint2(pack_bf16_fast(v.x, v.y), pack_bf16_fast(v.z, v.w));
 }
+
+// Hardware approximations, within a few units in the last place. Subnormal numbers count as zero.
+constexpr f32 kLog2E = 1.4426950408889634f;
+DEVICE f32 power_of_two(f32 x) {
+    f32 r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+DEVICE f32 inverse_of(f32 x) {
+    f32 r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+DEVICE f32 inverse_root_of(f32 x) {
+    f32 r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+// Returns 1 / (1 + 2^-x).
+DEVICE f32 sigmoid_of_power(f32 x) { return inverse_of(__fadd_rn(1.0f, power_of_two(-x))); }
+// Returns 1 / (1 + exp(-x)).
+DEVICE f32 fast_sigmoid(f32 x) { return sigmoid_of_power(__fmul_rn(x, kLog2E)); }

@@ -13,5 +13,8 @@ KERNEL(kMixThreads) mix_norm(const __grid_constant__ MixNormArgs a) { mix_norm_b
 extern "C" __global__ void __launch_bounds__(kMixThreads, 4) mix_norm_many(const __grid_constant__ MixNormArgs a) {
     mix_norm_body<2, true>(a);
 }
-// For rows of more than 4096 columns.
+// For rows of more than 4096 columns; the second kernel is for many rows of at most 6144.
+extern "C" __global__ void __launch_bounds__(kMixThreads, 3) mix_norm_wide_many(const __grid_constant__ MixNormArgs a) {
+    mix_norm_body<3, true>(a);
+}
 KERNEL(kMixThreads) mix_norm_wide(const __grid_constant__ MixNormArgs a) { mix_norm_body<4, false>(a); }

@@ -6,7 +6,7 @@
 KERNEL(kThreads) convolve_few(const __grid_constant__ ConvolveArgs a) { convolve_few_body(a); }
 KERNEL(kThreads) convolve_many(const __grid_constant__ ConvolveArgs a) { convolve_many_body(a); }
 KERNEL(kThreads) convolve_keep(const __grid_constant__ ConvolveArgs a) { convolve_keep_body(a); }
-extern "C" __global__ void __launch_bounds__(kThreads, 2) delta_rule(const __grid_constant__ DeltaArgs a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 3) delta_rule(const __grid_constant__ DeltaArgs a) {
     delta_body<false>(a);
 }
 extern "C" __global__ void __launch_bounds__(kThreads + 32 * kDeltaPreparers,
