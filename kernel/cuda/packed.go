@@ -103,11 +103,11 @@ var packedFormats = map[PackedFormat]packedShape{
 	"q3_k":          {long, 64 * 128, 30}, // bf16 scales for 16 values each, as in q6_k
 	"q5_k":          {long, 64 * 176, 30},
 	"q6_k":          {long, 64 * 224, 30},
-	"iq2_xxs":       {long, 64 * 70, 0}, // stores all eight signs of eight values, like the other iq formats
-	"iq2_xs":        {long, 64 * 82, 0},
-	"iq2_s":         {long, 64 * 82, 0},
-	"iq3_xxs":       {long, 64 * 102, 0},
-	"iq3_s":         {long, 64 * 110, 0},
+	"iq2_xxs":       {long, 64 * 72, 30}, // stores all eight signs of eight values, like the other iq formats
+	"iq2_xs":        {long, 64 * 84, 30},
+	"iq2_s":         {long, 64 * 84, 30},
+	"iq3_xxs":       {long, 64 * 104, 30},
+	"iq3_s":         {long, 64 * 112, 30},
 	"iq4":           {long, 64 * 144, 0}, // for IQ4_NL and IQ4_XS
 }
 
@@ -188,6 +188,10 @@ const (
 	packedFine                           = 1   // used instead of a number of tokens: the kernel for few experts
 	packedFineListed                     = 64
 	packedPair                           = 2 // used instead of a number of tokens: pairs of blocks for 256 tokens
+	packedDuo                            = 3 // used instead of a number of tokens: experts with many tiles
+
+	packedDuoBlocks = 2             // blocks of packedDuo per SM
+	packedDuoItems  = 4 * packedSMs // minimum number of tiles for packedDuo
 )
 
 // PackedPairArgs are the arguments of products by pairs of blocks.
@@ -268,6 +272,18 @@ func MultiplyPacked(k *Kernels, s *Stream, x *PackedProduct) error {
 	return multiplyPackedBy(k, s, x, x.tokens())
 }
 
+// args returns the kernel's arguments.
+func (x *PackedProduct) args() PackedArgs {
+	tiles, units, parts := x.size()
+	a := PackedArgs{Weights: x.Weight, Factors: x.Factors, X: x.X, Out: x.Out, XPitch: 2 * x.XStride,
+		OutStride: x.OutStride, XBytes: 2 * x.K, Rows: x.Rows, Tiles: tiles, Units: units, Parts: parts,
+		Columns: x.Columns, Sums: x.Sums, Arrived: x.Arrived}
+	if x.OutF32 {
+		a.OutF32 = 1
+	}
+	return a
+}
+
 // multiplyPackedBy launches the kernel for groups of n rows.
 func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	c := checks{kernel: "packed product"}
@@ -284,13 +300,8 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	if c.err != nil {
 		return c.err
 	}
-	tiles, units, parts := x.size()
-	a := PackedArgs{Weights: x.Weight, Factors: x.Factors, X: x.X, Out: x.Out, XPitch: 2 * x.XStride,
-		OutStride: x.OutStride, XBytes: 2 * x.K, Rows: x.Rows, Tiles: tiles, Units: units, Parts: parts,
-		Columns: x.Columns, Sums: x.Sums, Arrived: x.Arrived}
-	if x.OutF32 {
-		a.OutF32 = 1
-	}
+	tiles, _, parts := x.size()
+	a := x.args()
 	items := int64(tiles) * int64(ceilDiv(x.Rows, n))
 	switch {
 	case parts == 1 || n == packedMany:
@@ -340,11 +351,16 @@ func runPair(k *Kernels, s *Stream, x *PackedProduct, a *PackedArgs) error {
 var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, "iq3_s": true, "q2_k": true,
 	"q3_k": true, "q4_k": true}
 
+// packedFormatsDuo lists the formats with kernels for many tiles of experts with few rows each, whose warps have twice
+// as many weight rows.
+var packedFormatsDuo = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "q2_k": true, "q3_k": true, "iq2_xxs": true,
+	"iq3_xxs": true}
+
 // kernel returns the product kernel for groups of the given number of tokens.
 func (f PackedFormat) kernel(tokens int32) string {
 	suffix := map[int32]string{packedFine: "fine", packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
 		packedMany: "many", packedWide: "wide",
-		packedPair: "pair"}[tokens]
+		packedPair: "pair", packedDuo: "duo"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 
@@ -382,6 +398,10 @@ func multiplyPacked(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs, down b
 	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // an upper bound: every pair may be a group
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
 		return runPacked(k, s, f.kernel(packedFine), 4*items, &p)
+	}
+	if chosen := min(int64(a.Rows)*int64(a.Top), int64(a.Experts)); packedFormatsDuo[f] && tokens == packedFew16 &&
+		chosen*int64(p.Tiles) >= packedDuoItems {
+		return runPersistent(k, s, f.kernel(packedDuo), int32(min(items, math.MaxInt32)), packedDuoBlocks, &p)
 	}
 	return runPacked(k, s, f.kernel(tokens), 2*items, &p)
 }

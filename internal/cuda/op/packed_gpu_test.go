@@ -285,7 +285,7 @@ func TestGPUPackedExpertsOfManyRows(t *testing.T) {
 	wide := []kernel.DType{kernel.E2M1x2, kernel.U4x2, kernel.I8, kernel.Blocks(block.Q4_K), kernel.Blocks(block.Q6_K)}
 	for _, p := range packings {
 		if slices.Contains(wide, p.data) && p.scale != kernel.E8M0 { // MXFP4 is tested with its own kernels
-			b.compareExperts(p, p, expertsSize{hidden: 256, inner: 128, count: 3, top: 2}, 500)
+			b.compareExperts(p, p, expertsSize{hidden: 256, inner: 256, count: 3, top: 2}, 500)
 		}
 	}
 }

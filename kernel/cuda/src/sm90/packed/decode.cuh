@@ -103,19 +103,19 @@ __device__ __forceinline__ u32 moved(u32 v, int from, int to) {
 }
 
 // Extracts pair j of e2m1 codes, times 2^-126: the sign moves to bit 15, the other three bits to bits 6 to 8 of a half.
-// Three of the four pairs of a word are stored so that one rotation moves all their bits into position (e2m1_bits in
-// pack.cuh).
+// Three of the four pairs of a word are stored so that one rotation moves all their bits into position, and the last
+// so that two shifts do (e2m1_bits in pack.cuh).
 template <int j>
 __device__ __forceinline__ u32 e2m1_pair(u32 codes) {
     constexpr u32 kMask = 0x81C081C0u;
     if constexpr (j == 0) {
         return codes & kMask;
     } else if constexpr (j == 1) {
-        return __funnelshift_r(codes, codes, 3) & kMask;
+        return __funnelshift_r(codes, codes, 4) & kMask;
     } else if constexpr (j == 2) {
-        return codes << 3 & kMask;
+        return codes << 6 & kMask;
     } else {
-        return (codes << 6 & 0x00C000C0u) | (codes >> 5 & 0x01000100u) | (codes << 1 & 0x80008000u);
+        return (codes << 2 & 0x80C080C0u) | (codes >> 6 & 0x01000100u);
     }
 }
 
@@ -139,11 +139,13 @@ struct Nibbles {
 };
 using Codes4 = Nibbles<256>;
 
-// NVFP4: e2m1 times an e4m3 scale per 16 values; exact in bf16. Sums are the true sums times 2^-Exponent.
+// NVFP4: e2m1 times an e4m3 scale per 16 values; exact in bf16. Sums are the true sums times 2^-Exponent. A stored
+// scale has five bits of exponent, kBias too large, and three bits of fraction: the smallest e4m3 numbers are normal
+// numbers too, and a product by 16 and a sum give bf16. If a scale is zero, its codes are stored as zeros.
 struct Nvfp4 {
     static constexpr bool Turned = false;
-    static constexpr int K = 256, Exponent = 10;
-    static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;  // scales: [row][16] e4m3, positive
+    static constexpr int K = 256, Exponent = 10, kBias = 10;
+    static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;  // scales: [row][16]
 
     Codes4 codes;
     u32 scales;
@@ -154,8 +156,8 @@ struct Nvfp4 {
     }
     // Widens the scales of four steps from four bytes, two at a time.
     static __device__ __forceinline__ void widen(u32 (&out)[4], u32 v) {
-        const u32 even = times(times(v << 4 & 0x07F007F0u, power(120)), power(126 - Exponent));
-        const u32 odd = times(times(v >> 4 & 0x07F007F0u, power(120)), power(126 - Exponent));
+        constexpr u32 kMore = (126 - Exponent + 127 - kBias) * 0x00800080u;
+        const u32 even = (v & 0x00FF00FFu) * 16 + kMore, odd = __byte_perm(v, 0, 0x4341) * 16 + kMore;
         out[0] = low_twice(even), out[1] = low_twice(odd), out[2] = high_twice(even), out[3] = high_twice(odd);
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
@@ -190,11 +192,12 @@ struct Mxfp4 {
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
         u32 c[4];
         codes.load(c, b);
-        const u32 upper = load_2(scales + 2 * b), lower = load_2(scales + 2 * b + 64);
+        const u32 upper = __byte_perm(load_2(scales + 2 * b), 0, 0x4140) << 7,
+                  lower = __byte_perm(load_2(scales + 2 * b + 64), 0, 0x4140) << 7;
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
-            const u32 u = __byte_perm(upper, 0, s < 2 ? 0x4040 : 0x4141) << 7,
-                      l = __byte_perm(lower, 0, s < 2 ? 0x4040 : 0x4141) << 7;
+            const u32 u = s < 2 ? low_twice(upper) : high_twice(upper);
+            const u32 l = s < 2 ? low_twice(lower) : high_twice(lower);
             a[s][0] = times(e2m1_pair<0>(c[s]), u);
             a[s][1] = times(e2m1_pair<1>(c[s]), l);
             a[s][2] = times(e2m1_pair<2>(c[s]), u);
@@ -492,7 +495,8 @@ struct Q2K {
     }
     // Returns scale and least of batch b's group of row r as a pair.
     __device__ __forceinline__ u32 pair(int r, int b) const {
-        const u32 n = times(scales[r] >> (4 * b) & 0x000F000Fu, power(127));  // times 2^-6
+        const u32 n = times((b < 2 ? scales[r] : scales[r] >> 8) & (b % 2 == 0 ? 0x000F000Fu : 0x00F000F0u),
+                            power(b % 2 == 0 ? 127 : 123));  // times 2^-6
         return times_plus(n, high[r], times(n, low[r]));
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
@@ -569,37 +573,53 @@ struct Q6K {
     }
 };
 
-// Q3_K: scale * (code - 4) for groups of 16; the scale is rounded to bf16 when it is packed. The lower two bits of
-// codes are stored like the upper two bits of Q6_K. The third bit is in [warp][batch][lane] words: bit 4 * step + j
-// belongs to the first value of a[j], and the bit 16 above it to the second value.
+// Q3_K: scale * (code - 4) for groups of 16; the scale is rounded to bf16 when it is packed. It is a turned format: a
+// lane has one group of a row in each batch. The 16 pairs of codes of a batch are in three words, at bits 0, 3, 6, 9
+// and 12 of the halves; the last pair has bits 15 and 31 of the words. Codes of the upper row are used times 2^-133,
+// codes of the lower row times 2^-130. A half of the unit has [lane][4] words, then [lane][2]: [warp][half][192]. Next
+// are [row][4][batch] scales, one of four for each l%4, times 2^(133 - Exponent), of lower rows times 2^(130 -
+// Exponent).
 struct Q3K {
-    static constexpr bool Turned = false;
+    static constexpr bool Turned = true;
     static constexpr int K = 256, Exponent = 30;
-    static constexpr int ThirdAt = 64 * 64, ScalesAt = ThirdAt + 64 * 32, Bytes = ScalesAt + Scales16::Bytes;
+    static constexpr int ScalesAt = 64 * 96, Bytes = ScalesAt + Scales16::Bytes;
+    // The pair at each position: the first eight are of the upper row.
+    static constexpr u64 kPairAt = 0xF7E6D5CB4A329180ull;
 
-    Scales16 scales;
-    u32 lower, third;
+    u32 at, after;
+    uint2 scales[2];  // upper row and lower row
+    u32 codes[6];
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
-        scales.begin(unit + ScalesAt, warp, lane);
-        lower = unit + (warp * 256 + lane) * 4;
-        third = unit + ThirdAt + (warp * 128 + lane) * 4;
+        at = unit + warp * 1536 + lane * 16;
+        const u32 of_row = unit + ScalesAt + (16 * warp + lane / 4) * 32 + lane % 4 * 8;
+        scales[0] = load_8(of_row), scales[1] = load_8(of_row + 256);
+        after = unit + warp * 1536 + 512 + lane * 8;
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
-        u32 s[2][4];
-        scales.load(s[0], b, false);
-        scales.load(s[1], b, true);
-        const u32 two[2] = {load_4(lower + b * 256), load_4(lower + b * 256 + 128)}, bits = load_4(third + b * 128);
-#pragma unroll
-        for (int step = 0; step < 4; ++step) {
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                const u32 q = (two[step / 2] >> (8 * (step % 2) + 2 * j) & 0x00030003u) |
-                              (moved(bits, 4 * step + j, 2) & 0x00040004u);
-                const u32 by = s[j % 2][step];
-                a[step][j] = times_plus(q, by, times(by, 0x80048004u));  // -4 * 2^-133
-            }
+        if (b % 2 == 0) {
+            const uint4 v = load_16(at + b / 2 * 768);
+            const uint2 w = load_8(after + b / 2 * 768);
+            codes[0] = v.x, codes[1] = v.y, codes[2] = v.z, codes[3] = v.w, codes[4] = w.x, codes[5] = w.y;
         }
+        constexpr u32 kUpper = 0x00070007u, kLower = 0x00380038u;
+        const u32 c0 = codes[b % 2 * 3], c1 = codes[b % 2 * 3 + 1], c2 = codes[b % 2 * 3 + 2];
+        const u32 d0 = c0 >> 6, d1 = c1 >> 6, d2 = c2 >> 6, e0 = c0 >> 12, e1 = c1 >> 9, e2 = c2 >> 12;
+        const u32 last = (e0 & 0x00080008u) | (c1 >> 11 & 0x00100010u) | (c2 >> 10 & 0x00200020u);
+        const u32 upper[8] = {c0 & kUpper, d0 & kUpper, e0 & kUpper, c1 & kUpper,
+                              d1 & kUpper, c2 & kUpper, d2 & kUpper, e2 & kUpper};
+        const u32 lower[8] = {c0 & kLower, d0 & kLower, c1 & kLower, d1 & kLower,
+                              e1 & kLower, c2 & kLower, d2 & kLower, last};
+        const u32 u = b < 2 ? scales[0].x : scales[0].y, l = b < 2 ? scales[1].x : scales[1].y;
+        const u32 zu = times(u, 0x80048004u), zl = times(l, 0x80208020u);  // code 0: -4 * 2^-133, -32 * 2^-133
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a[i / 2][i % 2 * 2] = times_plus(upper[i], of_batch(u, b), of_batch(zu, b));
+            a[i / 2][i % 2 * 2 + 1] = times_plus(lower[i], of_batch(l, b), of_batch(zl, b));
+        }
+    }
+    static __device__ __forceinline__ u32 of_batch(u32 pair, int b) {
+        return b % 2 == 0 ? low_twice(pair) : high_twice(pair);
     }
 };
 

@@ -9,10 +9,10 @@
 //   indices  [warp][lane][batch] of four octets; with two points per octet, [warp][half of the unit][lane][batch of
 //            the half]: the lower eight bits of each index, one byte per point
 //   upper    [warp][lane][batch] bytes, if there are more than 256 points: two bits for each octet
-//   signs    [warp][lane][batch] words: the signs of the first, third, fifth and seventh value of an octet at bits 4p
-//            to 4p+3, and of the other values 16 bits above
+//   signs    [warp][lane][batch] words: the signs of the first four values of an octet at bit 2p of the four bytes,
+//            and of the other values one bit above
 //   scales   [row][8 or 16 numbers of 4 bits]: for groups of 32 or of 16 values
-//   d        [row] f16
+//   d        [row] pairs of bf16 whose sum is d times kEighths / 8 * 2^(139 - Exponent)
 #pragma once
 
 #include "sm90/packed/config.h"
@@ -20,89 +20,103 @@
 
 namespace sparrow_packed {
 
+// Returns a byte of a word times a number, plus another number, in one instruction.
+template <u32 factor>
+__device__ __forceinline__ u32 byte_times(u32 word, int byte, u32 plus) {
+    return __dp4a(word, factor << (8 * byte), plus);
+}
+
 // Values are kEighths * d / 8 * (2s + 1) times a point. kPoints: points per octet. kUpper: there are more than 256
 // points. kFine: a scale per 16 values instead of 32. kApart: bytes between points in the table.
 template <int kPoints, int kEighths, bool kUpper, bool kFine, int kApart>
 struct Lattice {
     static constexpr bool Turned = true;
-    static constexpr int K = 256, Exponent = 0;
-    static constexpr int Points = kPoints, Apart = kApart;
+    static constexpr int K = 256, Exponent = 30;
+    static constexpr int Points = kPoints, Eighths = kEighths, Apart = kApart;
     static constexpr bool Upper = kUpper, Fine = kFine;
     static constexpr int UpperAt = 2048 * Points, SignsAt = UpperAt + (Upper ? 512 : 0), ScalesAt = SignsAt + 2048;
     static constexpr int ScaleBytes = Fine ? 8 : 4;  // bytes of scales per row
-    static constexpr int HalfAt = ScalesAt + 64 * ScaleBytes, Bytes = HalfAt + 128;
+    static constexpr int PairAt = ScalesAt + 64 * ScaleBytes, Bytes = PairAt + 256;
 
-    u32 table, upper;
-    u32 words[4 * Points], signs[4];  // indices and signs of the batches
-    u32 scales[2][Fine ? 2 : 1];  // scales of the upper row and the lower row
-    float wide[2], less[2];
+    u32 table, upper, at, signs_at;
+    u32 words[2 * Points], signs[2];  // indices and signs of a half of the unit
+    // Scales of the upper row and the lower row, in pairs of batches: of a half of the unit if Fine, otherwise of the
+    // first and the third, and of the second and the fourth.
+    u32 scales[2][2];
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
         const u32 row = 16 * warp + lane / 4;
-#pragma unroll
-        for (int h = 0; h < Points; ++h) {
-            take(words + 4 * h, unit + (warp * Points + h) * 512 + lane * 16);
-        }
-        take(signs, unit + SignsAt + warp * 512 + lane * 16);
+        at = unit + warp * Points * 512 + lane * 16;
+        signs_at = unit + SignsAt + warp * 512 + lane * 16;
         upper = Upper ? load_4(unit + UpperAt + warp * 128 + lane * 4) : 0;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const u32 of_row = row + 8 * r;
+            const u32 d = load_4(unit + PairAt + of_row * 4);
+            u32 n[2];  // two scales each, from bit 1 and bit 17
             if constexpr (Fine) {
                 const uint2 v = load_8(unit + ScalesAt + of_row * 8);
-                scales[r][0] = v.x >> (lane % 4 * 4), scales[r][1] = v.y >> (lane % 4 * 4);
+                n[0] = turned(v.x, lane % 4 * 4), n[1] = turned(v.y, lane % 4 * 4);
             } else {
-                scales[r][0] = load_4(unit + ScalesAt + of_row * 4) >> (lane % 4 / 2 * 4);
+                n[0] = turned(load_4(unit + ScalesAt + of_row * 4), lane % 4 / 2 * 4), n[1] = n[0] >> 8;
             }
-            const float d = half_float(load_2(unit + HalfAt + of_row * 2)) * (0.125f * kEighths);
-            wide[r] = 32 * d, less[r] = -31 * d;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const u32 odd = times((n[i] & 0x001E001Eu) | 0x00010001u, power(127));  // (2s + 1) * 2^-6
+                scales[r][i] = times_plus(odd, low_twice(d), times(odd, high_twice(d)));
+            }
         }
     }
-    static __device__ __forceinline__ void take(u32* to, u32 from) {
-        const uint4 v = load_16(from);
-        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    // Moves a scale that starts at the given bit to bit 1.
+    static __device__ __forceinline__ u32 turned(u32 v, u32 bit) { return __funnelshift_r(v, v, bit - 1); }
+    __device__ __forceinline__ void load_half(int half) {
+        const uint2 v = load_8(signs_at + half * 8);
+        signs[0] = v.x, signs[1] = v.y;
+        if constexpr (Points == 2) {
+            const uint4 w = load_16(at + half * 512);
+            words[0] = w.x, words[1] = w.y, words[2] = w.z, words[3] = w.w;
+        } else {
+            const uint2 w = load_8(at + half * 8);
+            words[0] = w.x, words[1] = w.y;
+        }
     }
-    // Writing s to the four highest fraction bits of a float gives 1 + s / 16, so nothing is rounded before the
-    // conversion to bf16.
     __device__ __forceinline__ u32 scale(int batch, int r) const {
-        const u32 word = scales[r][Fine ? batch / 2 : 0];
-        const int bit = Fine ? batch % 2 * 16 : batch * 8;
-        const u32 up = bit < 19 ? word << (19 - bit) : word >> (bit - 19);
-        const float f = __uint_as_float((up & 0x00780000u) | 0x3F800000u);
-        const float s = __fmaf_rn(f, wide[r], less[r]);
-        return pack_pair(s, s);
+        const u32 pair = scales[r][Fine ? batch / 2 : batch % 2];
+        return (Fine ? batch % 2 : batch / 2) == 0 ? low_twice(pair) : high_twice(pair);
     }
-    // Returns two values of an octet with their signs, times a scale. n = 4 * octet + pair. Rotations and shifts run
-    // on different execution units (shifts are compiled to multiplications), so both are used.
-    static __device__ __forceinline__ u32 value(u32 magnitudes, u32 signs, int n, u32 scale) {
-        const u32 turned = n % 3 == 0 ? __funnelshift_l(signs, signs, 15 - n) : signs << (15 - n);
-        return times(magnitudes ^ (turned & 0x80008000u), scale);
+    // Returns values 2i and 2i + 1 of four, with their signs in bit 7 of the bytes of a word, times a scale.
+    template <int i>
+    static __device__ __forceinline__ u32 value(u32 magnitudes, u32 signs, u32 scale) {
+        return times(__byte_perm(magnitudes, signs, i == 0 ? 0x5140 : 0x7362), scale);
     }
     // Returns the address of a point. The lower bits of its index are a byte of a word, and its upper bits are at
     // bits 8 and 9.
     __device__ __forceinline__ u32 point(u32 word, int byte, u32 upper) const {
-        return (__byte_perm(word, 0, 0x4440 + byte) | upper) * Apart + table;
+        return Upper ? (__byte_perm(word, 0, 0x4440 + byte) | upper) * Apart + table
+                     : byte_times<Apart>(word, byte, table);
     }
-    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) const {
-        const u32 by[2] = {scale(b, 0), scale(b, 1)};
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        if (b % 2 == 0) {
+            load_half(b / 2);
+        }
+        const u32 by[2] = {scale(b, 0), scale(b, 1)}, minus = signs[b % 2];
 #pragma unroll
         for (int p = 0; p < 4; ++p) {
             const int g = p / 2, r = p % 2;
             const int bit = 8 * b + 2 * p;  // position of the octet's upper index bits, which move to bits 8 and 9
             const u32 two = bit < 8 ? upper << (8 - bit) : upper >> (bit - 8);
-            uint4 v;
+            uint2 v;
             if constexpr (Points == 2) {
-                const uint2 first = load_8(point(words[2 * b + g], 2 * r, two & 0x100u)),
-                            second = load_8(point(words[2 * b + g], 2 * r + 1, two >> 1 & 0x100u));
-                v = make_uint4(first.x, first.y, second.x, second.y);
+                v.x = load_4(point(words[b % 2 * 2 + g], 2 * r, two & 0x100u));
+                v.y = load_4(point(words[b % 2 * 2 + g], 2 * r + 1, two >> 1 & 0x100u));
             } else {
-                v = load_16(point(words[b], p, two & 0x300u));
+                v = load_8(point(words[b % 2], p, two & 0x300u));
             }
-            const u32 s = by[r];
-            a[2 * g][r] = value(v.x, signs[b], 4 * p, s);
-            a[2 * g][2 + r] = value(v.y, signs[b], 4 * p + 1, s);
-            a[2 * g + 1][r] = value(v.z, signs[b], 4 * p + 2, s);
-            a[2 * g + 1][2 + r] = value(v.w, signs[b], 4 * p + 3, s);
+            const u32 first = minus << (7 - 2 * p) & 0x80808080u, second = minus << (6 - 2 * p) & 0x80808080u;
+            a[2 * g][r] = value<0>(v.x, first, by[r]);
+            a[2 * g][2 + r] = value<1>(v.x, first, by[r]);
+            a[2 * g + 1][r] = value<0>(v.y, second, by[r]);
+            a[2 * g + 1][2 + r] = value<1>(v.y, second, by[r]);
         }
     }
 };
@@ -112,29 +126,31 @@ struct IQ2S : Lattice<1, 1, true, true, 64> {};
 struct IQ3XXS : Lattice<2, 2, false, false, 128> {};
 struct IQ3S : Lattice<2, 8, true, false, 64> {};
 
-// The table of a grid: the values of each point as bf16, repeated over Apart bytes.
+// The table of a grid: the values of each point as bytes, repeated over Apart bytes.
 template <class F, int Count, const u16* Grid>
 struct PointTable {
     static constexpr int TableBytes = Count * F::Apart;
-    static constexpr int kWords = 4 / F::Points;  // words per point
+    static constexpr int kWords = 2 / F::Points;  // words per point
 
-    // Returns two values of a point as a pair of bf16.
-    static __device__ __forceinline__ u32 pair(u32 point, u32 word) {
-        u32 v[2];
-        for (int i = 0; i < 2; ++i) {
+    // Returns four values of a point.
+    static __device__ __forceinline__ u32 four(u32 point, u32 word) {
+        u32 v = 0;
+        for (int i = 0; i < 4; ++i) {
+            u32 n;
             if constexpr (F::Points == 1) {
-                const u32 code = point >> (4 * word + 2 * i) & 3;
-                v[i] = code == 0 ? 8 : code == 1 ? 25 : 43;
+                const u32 code = point >> (8 * word + 2 * i) & 3;
+                n = code == 0 ? 8 : code == 1 ? 25 : 43;
             } else {
-                const u32 code = point >> (8 * word + 4 * i) & 7;
-                v[i] = F::Upper ? 1 + 2 * code : code == 7 ? 62 : 4 + 8 * code;
+                const u32 code = point >> (4 * i) & 7;
+                n = F::Upper ? 1 + 2 * code : code == 7 ? 62 : 4 + 8 * code;
             }
+            v |= n << (8 * i);
         }
-        return pack_pair(static_cast<float>(v[0]), static_cast<float>(v[1]));
+        return v;
     }
     static __device__ __forceinline__ void fill(u8* table, u32 thread, u32 threads) {
         for (u32 i = thread; i < Count * kWords; i += threads) {
-            const u32 word = pair(Grid[i / kWords], i % kWords);
+            const u32 word = four(Grid[i / kWords], i % kWords);
             u32* to = reinterpret_cast<u32*>(table) + i / kWords * (F::Apart / 4) + i % kWords;
             for (int j = 0; j < F::Apart / 4; j += kWords) {
                 to[j] = word;
@@ -180,7 +196,7 @@ struct IQ4 {
             const u32 l = s < 2 ? low_twice(lower) : high_twice(lower);
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                a[s][j] = times(load_4(__byte_perm(c[s], 0, 0x4440 + j) * 128 + table), j % 2 == 0 ? u : l);
+                a[s][j] = times(load_4(byte_times<128>(c[s], j, table)), j % 2 == 0 ? u : l);
             }
         }
     }

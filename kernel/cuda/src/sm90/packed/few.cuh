@@ -32,14 +32,14 @@ struct FewRoom {
     static constexpr bool Three = stages(2, 3) >= 2;
 };
 
-// Shapes of the kernel for up to N tokens. A thread block has BlockStripes stripes of 64 weight rows; a warp has 16
-// rows.
-template <class Format, int N, int MostListed, int BlockStripes>
+// Shapes of the kernel for up to N tokens. A thread block has BlockStripes stripes of 64 weight rows; a warp has
+// WarpPieces pieces of 16 rows, which share its reads of tokens.
+template <class Format, int N, int MostListed, int BlockStripes, int WarpPieces = 1>
 struct FewOf {
     using F = Format;
     using Room = FewRoom<F, N, MostListed>;
-    static constexpr int Tokens = N, Stripes = BlockStripes, Blocks = Stripes < 4 ? 3 : 1, Listed = MostListed;
-    static constexpr int Groups = Stripes, Warps = 4 * Groups, Threads = 32 * Warps + 32;
+    static constexpr int Tokens = N, Stripes = BlockStripes, Blocks = Stripes < 4 ? 3 : WarpPieces, Listed = MostListed;
+    static constexpr int Groups = Stripes, Pieces = WarpPieces, Warps = 4 * Groups / Pieces, Threads = 32 * Warps + 32;
     static constexpr bool Whole = false;
     static constexpr int Pitch = Room::Pitch, WeightBytes = Stripes * F::Bytes, StageBytes = Room::stage(Stripes);
     static constexpr int Limit = Room::limit(Blocks), Fit = Room::stages(Stripes, Blocks);
@@ -49,6 +49,9 @@ struct FewOf {
 };
 template <class F, int N, int Listed>
 using Few = FewOf<F, N, Listed, FewRoom<F, N, Listed>::Three ? 2 : 4>;
+// For experts with many tiles: two blocks per SM, each with eight warps of 32 rows.
+template <class F>
+using Duo = FewOf<F, 16, 512, 4, 2>;
 
 template <class S>
 struct FewStorage {
@@ -163,10 +166,12 @@ __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
     }
 }
 
-// Sums the products of the units of a span, starting at zero, for 16 weight rows by 8 * Eights tokens.
+// Sums the products of the units of a span, starting at zero, for pieces of 16 weight rows by 8 * Eights tokens. warp
+// is the number of the first piece in its stripe.
 template <class S, int Eights>
-__device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
-                                          i32 count, Cursor& at, u32 table, u32 group, u32 warp, u32 lane) {
+__device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S::Pieces][S::Tokens / 2],
+                                          const Span& span, i32 count, Cursor& at, u32 table, u32 group, u32 warp,
+                                          u32 lane) {
     using F = typename S::F;
     constexpr int kBatches = F::K / 64;
     // Offset of this lane's token; in turned formats, lanes without a token read the last token.
@@ -178,48 +183,57 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
                                            : token * S::Pitch + lane / 8 * 16);
     }
 #pragma unroll
-    for (int i = 0; i < S::Tokens / 2; ++i) {
-        sum[i] = 0;
+    for (int i = 0; i < S::Pieces * S::Tokens / 2; ++i) {
+        sum[i / (S::Tokens / 2)][i % (S::Tokens / 2)] = 0;
     }
 #pragma unroll 1
     for (i32 unit = span.begin; unit < span.end; ++unit) {
         const u32 stage = ptx::shared_address(shared.stages[at.stage]);
         ptx::barrier_wait(ptx::shared_address(&shared.full[at.stage]), at.parity);
-        F format = unit_of<F>(stage + group * F::Bytes, table, warp, lane);
+        F format[S::Pieces];
+#pragma unroll
+        for (int p = 0; p < S::Pieces; ++p) {
+            format[p] = unit_of<F>(stage + group * F::Bytes, table, warp + p, lane);
+        }
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
-            u32 a[4][4], tokens[Eights][2][4];
-            format.batch(a, b);
+            u32 tokens[Eights][2][4];
 #pragma unroll
-            for (int e = 0; e < Eights; ++e) {
+            for (int p = 0; p < S::Pieces; ++p) {
+                u32 a[4][4];
+                format[p].batch(a, b);
 #pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    load_tokens<S>(tokens[e][h], stage + x[e] + b * 128 + h * (F::Turned ? 16 : 64));
+                for (int e = 0; p == 0 && e < Eights; ++e) {
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        load_tokens<S>(tokens[e][h], stage + x[e] + b * 128 + h * (F::Turned ? 16 : 64));
+                    }
                 }
-            }
-            if (b == kBatches - 1) {  // codes and tokens of the stage are in registers
-                sparrow_tile::arrive_warp(ptx::shared_address(&shared.empty[at.stage]));
-                at.advance(S::Stages);
-            }
+                if (b == kBatches - 1 && p == S::Pieces - 1) {  // codes and tokens of the stage are in registers
+                    sparrow_tile::arrive_warp(ptx::shared_address(&shared.empty[at.stage]));
+                    at.advance(S::Stages);
+                }
 #pragma unroll
-            for (int s = 0; s < 4; ++s) {
+                for (int s = 0; s < 4; ++s) {
 #pragma unroll
-                for (int e = 0; e < Eights; ++e) {
-                    ptx::multiply_16x8(&sum[4 * e], a[s], tokens[e][s / 2][s % 2 * 2], tokens[e][s / 2][s % 2 * 2 + 1]);
+                    for (int e = 0; e < Eights; ++e) {
+                        ptx::multiply_16x8(&sum[p][4 * e], a[s], tokens[e][s / 2][s % 2 * 2],
+                                           tokens[e][s / 2][s % 2 * 2 + 1]);
+                    }
                 }
             }
         }
     }
 }
 
-// Combines the sums of the parts of k in global memory, warp by warp. The last warp to arrive adds all parts in order;
-// for it, the function returns true, with the total in sum. Warps do not wait for the other warps of their thread
-// block. args.arrived has one counter per warp of an item.
+// Combines the sums of the parts of k in global memory, piece by piece. The last warp to arrive adds all parts in
+// order; for it, the function returns true, with the total in sum. Warps do not wait for the other warps of their
+// thread block. args.arrived has one counter per piece of an item.
 template <class S>
 __device__ __forceinline__ bool add_parts_of_warp(const PackedArgs& args, float (&sum)[S::Tokens / 2], const Item& item,
-                                                  u32 warp, u32 lane) {
+                                                  u32 piece, u32 lane) {
     constexpr int kFours = S::Tokens / 8;
-    const i64 slot = static_cast<i64>(item.slot) * S::Warps + warp;
+    const i64 slot = static_cast<i64>(item.slot) * (4 * S::Groups) + piece;
     float4* slab = reinterpret_cast<float4*>(args.sums) + slot * args.parts * (kFours * 32) + lane;
 #pragma unroll
     for (int i = 0; i < kFours; ++i) {
@@ -266,26 +280,30 @@ __device__ __forceinline__ void multiply_few(const PackedArgs& args) {
     }
     Table<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
     read_list<S>(args, shared);
-    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
+    constexpr int kThreads = 128 / S::Pieces;  // of a stripe
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / kThreads, 0), lane = threadIdx.x % 32;
     if (group == S::Groups) {
         feed_few<S>(args, shared, lane);
         return;
     }
-    const u32 warp = threadIdx.x % 128 / 32;
+    const u32 warp = threadIdx.x % kThreads / 32 * S::Pieces;
     const u32 table = Table<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
     Walk<S> walk;
     Cursor at;
     Item item;
     while (walk.next(shared, args, item)) {
-        float sum[S::Tokens / 2];
+        float sum[S::Pieces][S::Tokens / 2];
         const Span span = span_of(args, item.part);
         if (S::Tokens > 8 && item.count > 8) {
             add_units<S, S::Tokens / 8>(shared, sum, span, item.count, at, table, group, warp, lane);
         } else {
             add_units<S, 1>(shared, sum, span, item.count, at, table, group, warp, lane);
         }
-        if (args.parts == 1 || add_parts_of_warp<S>(args, sum, item, threadIdx.x / 32, lane)) {
-            write<S>(args, sum, item, item.tile * S::Stripes + static_cast<i32>(group), warp, lane);
+#pragma unroll
+        for (int p = 0; p < S::Pieces; ++p) {
+            if (args.parts == 1 || add_parts_of_warp<S>(args, sum[p], item, threadIdx.x / 32 * S::Pieces + p, lane)) {
+                write<S>(args, sum[p], item, item.tile * S::Stripes + static_cast<i32>(group), warp + p, lane);
+            }
         }
     }
 }

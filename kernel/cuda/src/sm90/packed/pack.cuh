@@ -111,13 +111,13 @@ __device__ __forceinline__ u32 e2m1_bits(u32 code, int j, int half) {
         bits = rest << 6 | sign << 15;
         break;
     case 1:
-        bits = rest << 9 | sign << 18;
+        bits = rest << 10 | sign << 19;
         break;
     case 2:
-        bits = rest << 3 | sign << 12;
+        bits = rest | sign << 9;
         break;
     default:
-        bits = (rest & 3) | rest >> 2 << 13 | sign << 14;
+        bits = (rest & 3) << 4 | rest >> 2 << 14 | sign << 13;
     }
     return half == 0 ? bits : __funnelshift_l(bits, bits, 16);
 }
@@ -183,16 +183,26 @@ struct Packer;
 
 template <>
 struct Packer<Nvfp4> {
-    // Returns a code whose sign is inverted if the scale is negative, because stored scales are positive.
+    // Returns a code whose sign is inverted if the scale is negative, because stored scales are positive and not zero.
     static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 column) {
-        return row.code(args, first + column) ^ row.scale_byte(args, first + column) >> 7 << 3;
+        const u32 scale = row.scale_byte(args, first + column);
+        return (scale & 0x7F) == 0 ? 0u : row.code(args, first + column) ^ scale >> 7 << 3;
+    }
+    // Returns a scale as it is stored (decode.cuh).
+    static __device__ __forceinline__ u32 stored(u32 e4m3) {
+        const u32 exponent = e4m3 >> 3 & 15, fraction = e4m3 & 7;
+        if (exponent > 0) {
+            return (exponent - 7 + Nvfp4::kBias) << 3 | fraction;
+        }
+        const u32 up = __clz(fraction | 1) - 28;  // shifts the highest bit of the fraction to bit 3
+        return (Nvfp4::kBias - 6 - up) << 3 | (fraction << up & 7);
     }
     static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
         pack_4<256, true, Packer>(args, to, tile, stripe, first);
 #pragma unroll 1
         for (i32 i = threadIdx.x; i < 64 * 16; i += kPackThreads) {
             const Row row(args, tile, stripe * 64 + i / 16);
-            to[Codes4::CodeBytes + i] = static_cast<u8>(row.scale_byte(args, first + i % 16 * 16) & 0x7F);
+            to[Codes4::CodeBytes + i] = static_cast<u8>(stored(row.scale_byte(args, first + i % 16 * 16)));
         }
     }
 };
@@ -377,9 +387,31 @@ struct Packer<Q3K> {
         return __fmul_rn(read_float(block + 108, 0, kF16), static_cast<f32>(static_cast<i32>(bits) - 32));
     }
     static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
-        pack_2<Packer>(args, to, tile, stripe, first);
-        pack_1<Packer>(args, to + Q3K::ThirdAt, tile, stripe, first);
-        pack_scales16<Packer>(args, to + Q3K::ScalesAt, tile, stripe, first);
+#pragma unroll 1
+        for (u32 i = threadIdx.x; i < 1536; i += kPackThreads) {  // [warp][half of the unit][lane][batch][3]
+            const u32 warp = i / 384, half = i / 192 % 2, lane = i / 6 % 32, b = i / 3 % 2, k = i % 3;
+            u32 word = 0;
+            for (u32 at = 5 * k; at < 5 * k + 6; ++at) {  // five pairs, and a bit of the last one
+                const bool last = at == 5 * k + 5;
+                const u32 n = last ? 15 : static_cast<u32>(Q3K::kPairAt >> (4 * at)) & 15u;
+                const int j = n % 2 * 2 + n / 8;
+                const Row row(args, tile, stripe * 64 + row_of(warp, lane, j));
+                for (int value = 0; value < 2; ++value) {
+                    const i32 c = column_of<true>((2 * half + b) * 4 + n % 8 / 2, lane, j, value);
+                    const u32 code = two(args, row, first, c) | bit(args, row, first, c) << 2;
+                    word |= (last ? (code >> k & 1u) << 15 : code << (3 * (at - 5 * k))) << (16 * value);
+                }
+            }
+            const u32 n = 3 * b + k;
+            reinterpret_cast<u32*>(to)[warp * 384 + half * 192 + (n < 4 ? lane * 4 + n : 124 + lane * 2 + n)] = word;
+        }
+#pragma unroll 1
+        for (i32 i = threadIdx.x; i < 64 * 16; i += kPackThreads) {  // [row][4][batch]
+            const u8* block = block_of(args, Row(args, tile, stripe * 64 + i / 16), first, kBytes);
+            const f32 v = block == nullptr ? 0.0f : scale(block, i % 4 * 4 + i / 4 % 4);
+            reinterpret_cast<u16*>(to + Q3K::ScalesAt)[i] =
+                static_cast<u16>(bf16_bits(__fmul_rn(v, i / 16 % 16 < 8 ? 0x1p103f : 0x1p100f)));
+        }
     }
 };
 

@@ -94,7 +94,7 @@ struct LatticePacker {
                 }
                 const u32 s = B::signs(block, octet);
                 for (int j = 0; j < 8; ++j) {
-                    word |= (s >> j & 1u) << (4 * p + j / 2 + 16 * (j % 2));
+                    word |= (s >> j & 1u) << (2 * p + j / 4 + 8 * (j % 4));
                 }
             }
             const u32 at = (warp * 32 + lane) * 4 + batch;
@@ -114,8 +114,9 @@ struct LatticePacker {
                 to[F::ScalesAt + threadIdx.x * F::ScaleBytes + i] = static_cast<u8>(
                     block == nullptr ? 0u : B::scale(block, 2 * i) | B::scale(block, 2 * i + 1) << 4);
             }
-            reinterpret_cast<u16*>(to + F::HalfAt)[threadIdx.x] =
-                static_cast<u16>(block == nullptr ? 0 : block[0] | block[1] << 8);
+            const f32 d = block == nullptr ? 0.0f : __fmul_rn(read_float(block, 0, kF16), F::Eighths * 0x1p106f);
+            reinterpret_cast<u32*>(to + F::PairAt)[threadIdx.x] =
+                bf16_bits(d) | bf16_bits(__fsub_rn(d, round_bf16(d))) << 16;
         }
     }
 };

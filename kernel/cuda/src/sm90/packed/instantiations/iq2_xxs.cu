@@ -3,3 +3,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_FINE(iq2_xxs, sparrow_packed::IQ2XXS)
+PACKED_DUO(iq2_xxs, sparrow_packed::IQ2XXS)

@@ -3,3 +3,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_FINE(iq3_xxs, sparrow_packed::IQ3XXS)
+PACKED_DUO(iq3_xxs, sparrow_packed::IQ3XXS)

@@ -3,3 +3,4 @@
 
 PACKED_KERNELS(mxfp4, sparrow_packed::Mxfp4)
 PACKED_WIDE(mxfp4, sparrow_packed::Mxfp4)
+PACKED_DUO(mxfp4, sparrow_packed::Mxfp4)

@@ -3,3 +3,4 @@
 
 PACKED_KERNELS(nvfp4, sparrow_packed::Nvfp4)
 PACKED_WIDE(nvfp4, sparrow_packed::Nvfp4)
+PACKED_DUO(nvfp4, sparrow_packed::Nvfp4)

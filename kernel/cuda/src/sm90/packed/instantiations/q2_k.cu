@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_FINE(q2_k, sparrow_packed::Q2K)
+PACKED_DUO(q2_k, sparrow_packed::Q2K)
