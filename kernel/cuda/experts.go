@@ -116,12 +116,15 @@ const (
 	// 256. This format has further kernels for even fewer rows, with two blocks per SM.
 	expertFewRows      = 64
 	expertFewMean      = 16
-	expertFewFolded    = 128
+	expertFewFolded    = 96
 	expertSingleRows   = 16
 	expertSingleMean   = 8
 	expertSingleBlocks = 2
 	expertManyRows     = 128
 	expertWideRows     = 256
+	expertWideCluster  = 2 // blocks that share an item of expertWideRows
+	placedAlign        = 8 // the gathered rows of an expert start at a multiple of placedAlign
+	gatherParts        = 4 // warps that share eight gathered rows
 	prepareThreads     = 512
 	prepareTiles       = prepareThreads / 16
 	combineColumns     = 8 * portableThreads
@@ -343,20 +346,43 @@ func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 		0,                                   // inner scales
 		pairs * int64(e.Hidden) * 2,         // results
 	}
-	if e.kind() == expertsFolded { // kernels for many rows store the activation in float32
-		sizes[7] = max(sizes[7], pairs*int64(e.innerTiles())*128*4)
-	}
 	if e.BF16 {
 		sizes[5] *= 2
 	} else {
 		sizes[0], sizes[1] = int64(rows)*int64(e.Hidden), 4*int64(rows)*int64(e.hiddenBlocks())
 		sizes[6] = 4 * pairs * int64(e.innerBlocks())
 	}
+	if e.groupRows(rows, top) == expertWideRows { // rows are gathered by expert, those of x in the memory of results
+		placed := pairs + placedAlign*int64(e.Experts)
+		sizes[5], sizes[6] = placed*int64(e.innerBlocks())*128, placed*int64(e.innerBlocks())*4
+		sizes[7] = max(sizes[7], placed*int64(e.hiddenBlocks())*(128+4))
+	}
 	for i := range sizes {
 		sizes[i] = (sizes[i] + expertAlign - 1) / expertAlign * expertAlign
 		total += sizes[i]
 	}
 	return sizes, total
+}
+
+// groupRows returns the maximum number of pairs in a group. It affects only the time: results are bitwise equal.
+func (e ExpertShape) groupRows(rows, top int32) int32 {
+	pairs, mean := int64(rows)*int64(top), int64(expertFewMean)
+	if e.kind() == expertsFolded {
+		mean = expertFewFolded
+	}
+	switch {
+	case e.Packed != "":
+		return packedGroup(e, rows, top)
+	// Up to 32 pairs are sorted without dividing experts into groups, so an expert may then have only one group.
+	case e.kind() == expertsFolded && pairs <= expertSingleMean*int64(e.Experts) &&
+		(rows <= expertSingleRows || pairs > 32):
+		return expertSingleRows
+	case rows <= expertFewRows || pairs <= mean*int64(e.Experts):
+		return expertFewRows
+	case e.kind() == expertsFolded:
+		return expertWideRows
+	}
+	return expertManyRows
 }
 
 // ScratchBytes returns the size of the scratch memory for rows with top choices each.
@@ -400,24 +426,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 		Experts: e.Experts, Top: x.Top, Hidden: e.Hidden, InnerColumns: e.Inner, HiddenPitch: e.Hidden,
 		InnerPitch:   e.innerTiles() * 128 * e.elementBytes(),
 		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(),
-		InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
-	}
-	// The group size affects only the time: results are bitwise equal.
-	mean := int64(expertFewMean)
-	if e.kind() == expertsFolded {
-		mean = expertFewFolded
-	}
-	switch {
-	case e.Packed != "":
-		a.GroupRows = packedGroup(e, x.Rows, x.Top)
-	// Up to 32 pairs are sorted without dividing experts into groups, so an expert may then have only one group.
-	case e.kind() == expertsFolded && pairs <= expertSingleMean*int64(e.Experts) &&
-		(x.Rows <= expertSingleRows || pairs > 32):
-		a.GroupRows = expertSingleRows
-	case x.Rows <= expertFewRows || pairs <= mean*int64(e.Experts):
-		a.GroupRows = expertFewRows
-	case e.kind() == expertsFolded:
-		a.GroupRows = expertWideRows
+		InnerTiles: e.innerTiles(), GroupRows: e.groupRows(x.Rows, x.Top), Limit: x.Limit,
 	}
 	if x.Scales == num.ScalePow2 {
 		a.Pow2 = 1
@@ -583,6 +592,8 @@ func multiplyExperts(k *Kernels, s *Stream, which expertKernel, a *ExpertsArgs, 
 	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // an upper bound: every pair may be a group
 	perSM, name := int32(1), expertKernels[which]
 	switch {
+	case which.groupRows == expertWideRows:
+		return k.multiplyWide(s, which, a, items)
 	case which.groupRows != expertSingleRows:
 	case items <= int64(k.device.props.SMs): // one block per SM: it can use more registers
 		name = strings.TrimSuffix(name, "_single") + "_lone"
@@ -590,6 +601,28 @@ func multiplyExperts(k *Kernels, s *Stream, which expertKernel, a *ExpertsArgs, 
 		perSM = expertSingleBlocks
 	}
 	return runPersistent(k, s, name, int32(items), perSM, a)
+}
+
+// multiplyWide launches the kernels with groups of expertWideRows. Before gate and up it gathers the rows by expert.
+func (k *Kernels) multiplyWide(s *Stream, which expertKernel, a *ExpertsArgs, items int64) error {
+	if items == 0 {
+		return nil
+	}
+	if !which.down {
+		c := checks{kernel: "sparrow_experts_gather"}
+		eights := int64(a.Rows)*int64(a.Top)/placedAlign + int64(a.Experts) + 1
+		if err := runGrid(k, s, &c, Dim{X: rowBlocks(int32(eights), longRows), Y: gatherParts}, a); err != nil {
+			return err
+		}
+	}
+	fn, err := k.Function(expertKernels[which])
+	if err != nil {
+		return err
+	}
+	clusters := min(items, int64(k.device.props.SMs/expertWideCluster))
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(clusters) * expertWideCluster},
+		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Cluster: Dim{X: expertWideCluster}, Shared: fn.dynamic,
+		Overlap: s.overlap}, a)
 }
 
 // CombineExperts adds the weighted sum of the experts' results to the rows.

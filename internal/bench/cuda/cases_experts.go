@@ -153,6 +153,9 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 	}
 	pairs := rows * expertTop
 	inner := span{e.args.Inner, pairs * int(e.args.InnerPitch)}
+	if e.args.GroupRows == placedGroup { // each expert's rows are rounded up to a multiple of 8
+		inner.bytes += 8 * n * int(e.args.InnerPitch)
+	}
 	results := span{e.args.Results, pairs * expertHidden * 2}
 	gateUpOf := func(s *cuda.Stream) error { return cuda.MultiplyGateUp(k, s, shape, &e.args) }
 	launch := overlapping(func(s *cuda.Stream) error { return cuda.RunExperts(k, s, shape, &e.args) })
@@ -216,6 +219,9 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 
 // inner reads the activation of pair number place; a pair is a row and one of its experts.
 func (e *expertSet) inner(r *reader, place int) []float32 {
+	if e.args.GroupRows == placedGroup {
+		return e.placed(r, place)
+	}
 	at := e.args.Inner.Add(int64(place) * int64(e.args.InnerPitch))
 	if e.shape.BF16 {
 		return r.bf16s(at, expertInner)
@@ -224,6 +230,39 @@ func (e *expertSet) inner(r *reader, place int) []float32 {
 	scales := r.f32s(e.args.InnerScales.Add(4*int64(place)*int64(e.args.InnerBlocks)), int(e.args.InnerBlocks))
 	for b := range expertInner / 128 {
 		num.DequantE4M3(out[b*128:][:128], row[b*128:][:128], scales[b])
+	}
+	return out
+}
+
+// placedGroup is the maximum number of rows in a group of the kernels for many rows.
+const placedGroup = 256
+
+// placed reads an activation in the layout of these kernels (gather.cuh): rows begin at a multiple of 8 for each
+// expert, and a group is stored block by block of k.
+func (e *expertSet) placed(r *reader, place int) []float32 {
+	counts := make([]int, e.shape.Experts)
+	for _, id := range e.ids {
+		counts[id]++
+	}
+	first, listed, expert := 0, 0, 0
+	for ; place >= first+counts[expert]; expert++ {
+		first += counts[expert]
+		listed += min(counts[expert], 1)
+	}
+	group := (place - first) / placedGroup * placedGroup
+	rows, row := min(placedGroup, counts[expert]-group), place-first-group
+	rows = (rows + 7) / 8 * 8
+	base := int64((first+8*listed)/8*8+group) * int64(e.args.InnerBlocks)
+	out := make([]float32, expertInner)
+	for b := range expertInner / 128 {
+		at := int64(b*rows + row)
+		line := r.bytes(e.args.Inner.Add((base+at)*128), 128)
+		scale := r.f32s(e.args.InnerScales.Add((base+at)*4), 1)
+		codes := make([]byte, 128)
+		for c := range 8 {
+			copy(codes[16*c:][:16], line[16*(c^row%8):])
+		}
+		num.DequantE4M3(out[b*128:][:128], codes, scale[0])
 	}
 	return out
 }

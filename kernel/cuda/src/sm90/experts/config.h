@@ -175,12 +175,12 @@ __device__ __forceinline__ i32 columns_of(i32 count) {
     return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128;
 }
 
-// Iterates over the items of a thread block: every gridDim-th item. The items of an expert are ordered by tile, then by
-// group, so that thread blocks that share a weight tile run at the same time.
-template <class S>
+// Iterates over the items of a cluster of Blocks thread blocks: with n clusters, every n-th item. The items of an
+// expert are ordered by tile, then by group, so that thread blocks that share a weight tile run at the same time.
+template <class S, u32 Blocks = 1>
 struct Walk {
-    i32 at = 0;
-    i32 item = blockIdx.x;
+    i32 at = 0;  // place in the list of the expert of the last item
+    i32 item = blockIdx.x / Blocks;
 
     // Sets out to the next item and returns true, or returns false if no items are left.
     __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, Item& out) {
@@ -193,7 +193,7 @@ struct Walk {
             if (local < groups * tiles) {
                 const i32 tile = local / groups, skip = (local - tile * groups) * group_rows;
                 out = Item{static_cast<i32>(e.x & 0xFFFF), tile, first + skip, min(group_rows, count - skip)};
-                item += gridDim.x;
+                item += gridDim.x / Blocks;
                 return true;
             }
         }
