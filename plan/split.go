@@ -125,7 +125,7 @@ func (r *resolver) cutRows() string {
 	return "rows over FP8 pages"
 }
 
-// splitPortable sets where the portable kernels cut rows. A multiprocessor computes 32 heads of a part. Machines with
+// splitPortable sets where the portable kernels cut rows. A block of threads computes 32 heads of a part. Machines with
 // such GPUs usually run few sequences at once, so the cut is chosen for a single sequence unless the configuration
 // has more.
 func (r *resolver) splitPortable() {
@@ -135,7 +135,7 @@ func (r *resolver) splitPortable() {
 	if r.model.ByRequests() {
 		rows = (rows + r.model.Ranks - 1) / r.model.Ranks
 	}
-	if rows*r.model.Heads >= portableHeads {
+	if rows*r.model.Heads > portableHeads {
 		c.SplitKeys = Split512
 	}
 	many := fmt.Sprintf("up to %d rows of %d heads decode at once", rows, r.model.Heads)
@@ -147,8 +147,7 @@ func (r *resolver) splitPortable() {
 		times.decodeReason(times.Decodes...))
 }
 
-// portableHeads is the minimum number of heads, over all rows, with which parts of 512 keys occupy all multiprocessors
-// of a GPU.
+// portableHeads is the maximum number of heads, over all rows, whose parts of 256 keys all run at the same time.
 const portableHeads = 8 * 128
 
 // splitEvery sets where rows that attend to every key are cut. Such rows have more keys than selections have, so

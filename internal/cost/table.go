@@ -84,7 +84,7 @@ func h200Choices() Choices {
 // rows.
 func PortableChoices() Choices {
 	return Choices{Device: "an H200", Kernels: "portable kernels",
-		Decodes: []Decode{{Rows: 1, Keys256: 28, Keys512: 44}, {Rows: 8, Keys256: 54, Keys512: 47}}}
+		Decodes: []Decode{{Rows: 1, Keys256: 27, Keys512: 43}, {Rows: 16, Keys256: 73, Keys512: 62}}}
 }
 
 // XeonChoices returns the times that were measured on two cores of an Intel Xeon with AMX.

@@ -1,6 +1,9 @@
 package cuda
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // This file has the launches of portable kernels (src/sm80). They have the same arguments as the kernels for Hopper,
 // but different grids. All portable kernels of an operation give bitwise equal results, so the result of a row does not
@@ -114,25 +117,35 @@ var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_b
 	"sparrow_sparse_nope": "portable_sparse_nope", "sparrow_latent_bf16": "portable_latent_bf16",
 	"sparrow_latent_block": "portable_latent_block", "sparrow_latent_raw": "portable_latent_raw"}
 
+// portableTwoBlocks is the shared memory that a block can have on multiprocessors with room for two blocks of sparse
+// attention.
+const portableTwoBlocks = 163 << 10
+
 // portableAttend computes sparse attention with one block for each 32 heads of a row and segment, and a kernel that
-// combines segments.
+// combines segments. If a multiprocessor has room for only one such block, there are more blocks than multiprocessors,
+// and no half of a block would be empty, a block has 64 heads, with bitwise equal results.
 func portableAttend(k *Kernels, s *Stream, rows sparseRows, a *SparseAttendArgs) error {
-	const heads, threads, combineThreads = 32, 512, 128
+	const threadsOfHead, combineThreads = 4, 128
 	kernel := rows.kernel // without a portable kernel, the error names this kernel
 	if portable := portableSparse[kernel]; portable != "" {
 		kernel = portable
+	}
+	heads := int32(sparseHeads / 2)
+	units := int64(a.Rows) * int64(a.Segments) * int64(ceilDiv(a.Heads, heads))
+	if strings.HasPrefix(kernel, "portable_sparse_") && int64(k.device.props.SharedOptinBytes) < portableTwoBlocks &&
+		units > int64(k.device.props.SMs) && a.Heads%sparseHeads == 0 {
+		kernel, heads, units = kernel+"_wide", sparseHeads, units/2
 	}
 	fn, err := k.Function(kernel)
 	if err != nil {
 		return err
 	}
-	units := int64(a.Rows) * int64(a.Segments) * int64(ceilDiv(a.Heads, heads))
 	if units > math.MaxInt32 {
 		return argumentError("sparse attention: %d rows in %d segments of %d heads are more than %d units of %d "+
 			"heads: launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, heads)
 	}
-	if err := Run(s, fn, Launch{Grid: Dim{X: uint32(units)}, Block: Dim{X: threads}, Shared: fn.dynamic},
-		a); err != nil || a.Segments == 1 {
+	if err := Run(s, fn, Launch{Grid: Dim{X: uint32(units)}, Block: Dim{X: uint32(threadsOfHead * heads)},
+		Shared: fn.dynamic}, a); err != nil || a.Segments == 1 {
 		return err
 	}
 	name := "portable_sparse_combine_f16"

@@ -33,25 +33,24 @@ __device__ __forceinline__ i64 scale_row(const ProductArgs& args, i32 batch, i32
     return static_cast<i64>(batch) * ((args.columns + 127) / 128) + column / 128;
 }
 
-// Issues the copies of block `block` of both operands.
+// Issues the copies of a block of both operands. Eight threads copy a row of 128 bytes. inputs and weights are the
+// addresses of this thread's piece of its first row; inside tells whether it is within k.
 template <class S>
-__device__ __forceinline__ void fetch_block(const PlainMap& input, const PlainMap& weight, const u8* inputs,
-                                            const u8* weights, i32 rows, i32 columns, i32 block, u32 stage) {
-    const i64 k_bytes = static_cast<i64>(input.dims[0]) * S::Type::Bytes;
+__device__ __forceinline__ void fetch_block(const u8* inputs, const u8* weights, i64 input_stride, i64 weight_stride,
+                                            i32 rows, i32 columns, bool inside, u32 stage) {
+    constexpr int kLines = S::Threads / 8;  // rows that are copied at a time
+    static_assert(S::Rows % kLines == 0 && S::Columns % kLines == 0 && kLines % 8 == 0, "rows are not divided evenly");
+    const i32 line = threadIdx.x / 8;
+    const u32 to = stage + swizzled(line, threadIdx.x % 8);
 #pragma unroll
-    for (int i = 0; i < (S::Rows + S::Columns) * 8 / S::Threads; ++i) {
-        const u32 piece = i * S::Threads + threadIdx.x, c = piece % 8;
-        const i64 at = static_cast<i64>(block) * kBlockBytes + c * 16;
-        const u32 r = piece / 8;
-        if (r < S::Rows) {
-            const bool valid = static_cast<i32>(r) < rows && at < k_bytes;
-            copy_16(stage + swizzled(r, c), valid ? inputs + r * input.strides[0] + at : inputs, valid);
-        } else {
-            const u32 w = r - S::Rows;
-            const bool valid = static_cast<i32>(w) < columns && at < k_bytes;
-            copy_16(stage + S::Rows * kBlockBytes + swizzled(w, c),
-                    valid ? weights + w * weight.strides[0] + at : weights, valid);
-        }
+    for (int i = 0; i < S::Rows; i += kLines) {
+        copy_16(to + i * kBlockBytes, inputs, inside && line + i < rows);
+        inputs += kLines * input_stride;
+    }
+#pragma unroll
+    for (int i = 0; i < S::Columns; i += kLines) {
+        copy_16(to + (S::Rows + i) * kBlockBytes, weights, inside && line + i < columns);
+        weights += kLines * weight_stride;
     }
 }
 
@@ -66,13 +65,21 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
     const i32 first_row = blockIdx.x * S::Rows, first_column = blockIdx.y * S::Columns, batch = blockIdx.z;
     const i32 rows = min(args.rows - first_row, S::Rows), columns = min(args.columns - first_column, S::Columns);
     const PlainMap &input = plain(args.input_map), &weight = plain(args.weight_map);
-    const u8* inputs = input.base + batch * input.strides[1] + first_row * input.strides[0];
-    const u8* weights = weight.base + batch * weight.strides[1] + first_column * weight.strides[0];
+    const i64 own_row = threadIdx.x / 8;
+    const i32 own_byte = threadIdx.x % 8 * 16, k_bytes = static_cast<i32>(input.dims[0]) * T::Bytes - own_byte;
+    const u8* inputs = input.base + batch * input.strides[1] + (first_row + own_row) * input.strides[0] + own_byte;
+    const u8* weights =
+        weight.base + batch * weight.strides[1] + (first_column + own_row) * weight.strides[0] + own_byte;
+    const auto fetch = [&](i32 block) {
+        const i32 at = block * static_cast<i32>(kBlockBytes);
+        fetch_block<S>(inputs + at, weights + at, input.strides[0], weight.strides[0], rows, columns, at < k_bytes,
+                       ring + block % S::Stages * S::StageBytes);
+    };
 
 #pragma unroll
     for (int s = 0; s < S::Stages - 1; ++s) {
         if (s < args.blocks) {
-            fetch_block<S>(input, weight, inputs, weights, rows, columns, s, ring + s * S::StageBytes);
+            fetch(s);
         }
         copies_commit();
     }
@@ -94,8 +101,7 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
         __syncthreads();  // the block has arrived, and all threads have read the previous block
         const i32 next = block + S::Stages - 1;
         if (next < args.blocks) {
-            fetch_block<S>(input, weight, inputs, weights, rows, columns, next,
-                           ring + next % S::Stages * S::StageBytes);
+            fetch(next);
         }
         copies_commit();
         const u32 stage = ring + block % S::Stages * S::StageBytes;

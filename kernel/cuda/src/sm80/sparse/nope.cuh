@@ -6,14 +6,11 @@
 namespace portable {
 
 struct NopeRow {
-    static constexpr int D = 512, HalfSteps = 32;
+    static constexpr int D = 512, HalfSteps = 32, kPieces = 33;
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 528;
-    ScaledCodes codes;
 
-    __device__ __forceinline__ void clear() { codes.clear(); }
-    __device__ __forceinline__ void load(const u8* row, const u8*, u32 e) { codes.load(row, e); }
-    __device__ __forceinline__ void store(u32 to, u32 e) const { codes.store(to, e); }
+    static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) { convert_scaled(to, from, e); }
 };
 
 }  // namespace portable

@@ -8,8 +8,4 @@ PORTABLE_STREAM(portable_product_fp8_few16, 2, portable::Codes, 4, 2, 1)
 PORTABLE_STREAM(portable_product_fp8_short8, 4, portable::Codes, 2, 1, 1)
 PORTABLE_STREAM(portable_product_fp8_short16, 3, portable::Codes, 2, 2, 1)
 PORTABLE_PRODUCT(portable_product_fp8_some, 1, portable::Codes, 64, 64, 2, 2, 4)
-#if __CUDA_ARCH__ >= 890
-PORTABLE_PRODUCT(portable_product_fp8_many, 1, portable::Codes, 128, 128, 4, 4, 3)
-#else  // the conversion needs more registers than a thread has with 16 warps
 PORTABLE_PRODUCT(portable_product_fp8_many, 1, portable::Codes, 128, 128, 2, 4, 3)
-#endif
