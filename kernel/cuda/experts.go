@@ -593,7 +593,7 @@ func multiplyExperts(k *Kernels, s *Stream, which expertKernel, a *ExpertsArgs, 
 	perSM, name := int32(1), expertKernels[which]
 	switch {
 	case which.groupRows == expertWideRows:
-		return k.multiplyWide(s, which, a, items)
+		return multiplyWide(k, s, which, a, items)
 	case which.groupRows != expertSingleRows:
 	case items <= int64(k.device.props.SMs): // one block per SM: it can use more registers
 		name = strings.TrimSuffix(name, "_single") + "_lone"
@@ -604,7 +604,7 @@ func multiplyExperts(k *Kernels, s *Stream, which expertKernel, a *ExpertsArgs, 
 }
 
 // multiplyWide launches the kernels with groups of expertWideRows. Before gate and up it gathers the rows by expert.
-func (k *Kernels) multiplyWide(s *Stream, which expertKernel, a *ExpertsArgs, items int64) error {
+func multiplyWide(k *Kernels, s *Stream, which expertKernel, a *ExpertsArgs, items int64) error {
 	if items == 0 {
 		return nil
 	}

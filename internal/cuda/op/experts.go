@@ -169,7 +169,7 @@ func partOfExperts(d *Device, p *experts, a kernel.ExpertArgs) error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	ids, scratch, err := localPeer(d, &require{op: "experts"}, a.IDs, a.Part, p.shape.Experts, cuda.FaultExpert)
+	ids, scratch, err := localExperts(d, &require{op: "experts"}, a.IDs, a.Part, p.shape.Experts, cuda.FaultExpert)
 	if err != nil {
 		return err
 	}

@@ -23,12 +23,12 @@ func (d *Device) Join(list ...kernel.Matrix) error {
 		d.upload.joins = append(d.upload.joins, list)
 		return nil
 	}
-	return joinRanks(d, list)
+	return joinMatrices(d, list)
 }
 
-// joinRanks moves matrices. A block of scales must not span two of them: all except the last matrix must have rows in
+// joinMatrices moves matrices. A block of scales must not span two of them: all except the last matrix must have rows in
 // multiples of a block. Matrices that cannot be joined are not moved.
-func joinRanks(d *Device, list []kernel.Matrix) (err error) {
+func joinMatrices(d *Device, list []kernel.Matrix) (err error) {
 	g := &joined{}
 	for i, m := range list {
 		w, err := own("join", m)
@@ -57,20 +57,20 @@ func joinRanks(d *Device, list []kernel.Matrix) (err error) {
 	size := int64(2)
 	if f.kind == cuda.ProductFP8 {
 		size = 1
-		if g.whole.scales, err = gatherRanks(d, g.members, func(w *matrix) (*cuda.Ptr, int64) {
+		if g.whole.scales, err = gatherPieces(d, g.members, func(w *matrix) (*cuda.Ptr, int64) {
 			return &w.scales, 4 * int64((w.out+blockSide-1)/blockSide) * int64((w.in+blockSide-1)/blockSide)
 		}); err != nil {
 			return err
 		}
 	}
 	if f.factors != 0 {
-		if g.whole.factors, err = gatherRanks(d, g.members, func(w *matrix) (*cuda.Ptr, int64) {
+		if g.whole.factors, err = gatherPieces(d, g.members, func(w *matrix) (*cuda.Ptr, int64) {
 			return &w.factors, 4 * int64(w.stored)
 		}); err != nil {
 			return err
 		}
 	}
-	g.whole.data, err = gatherRanks(d, g.members, func(w *matrix) (*cuda.Ptr, int64) {
+	g.whole.data, err = gatherPieces(d, g.members, func(w *matrix) (*cuda.Ptr, int64) {
 		return &w.data, size * int64(w.stored) * int64(w.in)
 	})
 	for _, w := range g.members {
@@ -79,8 +79,8 @@ func joinRanks(d *Device, list []kernel.Matrix) (err error) {
 	return err
 }
 
-// gatherRanks copies a part of each matrix (values or scales) to new memory, without gaps, and frees the old memory.
-func gatherRanks(d *Device, list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) (cuda.Ptr, error) {
+// gatherPieces copies a part of each matrix (values or scales) to new memory, without gaps, and frees the old memory.
+func gatherPieces(d *Device, list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) (cuda.Ptr, error) {
 	total := int64(0)
 	for _, w := range list {
 		_, n := piece(w)

@@ -104,7 +104,7 @@ func (d *Device) EndLoad() error {
 		return err
 	}
 	for _, list := range u.joins {
-		if err := joinRanks(d, list); err != nil {
+		if err := joinMatrices(d, list); err != nil {
 			return err
 		}
 	}

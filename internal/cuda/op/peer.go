@@ -242,9 +242,9 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	return r.err
 }
 
-// localPeer computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation may
+// localExperts computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation may
 // be delayed.
-func localPeer(d *Device, r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
+func localExperts(d *Device, r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
 	cuda.Ptr, error) {
 	bytes := max(4*int64(ids.Rows)*int64(ids.Cols), 16)
 	p, err := d.scratch.Get(bytes)

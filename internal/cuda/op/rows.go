@@ -49,7 +49,7 @@ func embed(d *Device, a kernel.EmbedArgs) error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	ids, scratch, err := localPeer(d, &r, a.IDs, a.Part, args.TableRows, cuda.FaultRow)
+	ids, scratch, err := localExperts(d, &r, a.IDs, a.Part, args.TableRows, cuda.FaultRow)
 	if err != nil {
 		return err
 	}
