@@ -26,8 +26,8 @@ func (d *Device) Join(list ...kernel.Matrix) error {
 	return joinMatrices(d, list)
 }
 
-// joinMatrices moves matrices. A block of scales must not span two of them: all except the last matrix must have rows in
-// multiples of a block. Matrices that cannot be joined are not moved.
+// joinMatrices moves matrices. A block of scales must not span two of them: all except the last matrix must have rows
+// in multiples of a block. Matrices that cannot be joined are not moved.
 func joinMatrices(d *Device, list []kernel.Matrix) (err error) {
 	g := &joined{}
 	for i, m := range list {

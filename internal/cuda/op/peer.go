@@ -242,8 +242,8 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	return r.err
 }
 
-// localExperts computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation may
-// be delayed.
+// localExperts computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation
+// may be delayed.
 func localExperts(d *Device, r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
 	cuda.Ptr, error) {
 	bytes := max(4*int64(ids.Rows)*int64(ids.Cols), 16)
