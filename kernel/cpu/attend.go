@@ -265,7 +265,12 @@ func chunkOnTiles(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial) 
 	return true
 }
 
-// chunkInVectors attends to the rows in s.places in float32, if the tier has kernels for that.
+// vectorRows has the layouts whose rows are read without being widened first.
+var vectorRows = map[layout.Kind]vec.RowFormat{layout.BF16Row1152: vec.RowBF16, layout.BF16Row1024: vec.RowBF16,
+	layout.FP8Row656: vec.RowBlock, layout.FP8Row528: vec.RowBlock, layout.FP8Row576: vec.RowRaw,
+	layout.F32Row2304: vec.RowF32, layout.F32Row2048: vec.RowF32}
+
+// chunkInVectors attends to the rows in s.places in float32. It returns false if the tier cannot read the layout so.
 func chunkInVectors(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial) bool {
 	attend, width := &s.vectors, w.width()
 	if width == layout.LatentDim {
@@ -276,14 +281,9 @@ func chunkInVectors(d *Device, w *sparseWork, s *scratch, c rowChunk, to partial
 			return false
 		}
 	}
-	format := vec.RowBF16
-	switch w.Pool.Layout {
-	case layout.FP8Row656, layout.FP8Row528:
-		format = vec.RowBlock
-	case layout.FP8Row576:
-		format = vec.RowRaw
-	case layout.F32Row2304, layout.F32Row2048:
-		format = vec.RowF32
+	format, ok := vectorRows[w.Pool.Layout]
+	if !ok {
+		return false
 	}
 	if !s.hasQuery[c.turn] {
 		(*attend).Query(c.turn, w.query(c)[:len(to.top)*width], len(to.top), w.Scale)
