@@ -73,6 +73,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"quantize builtin x.gguf --type q8_0 --imatrix x", "--imatrix has no effect with --type q8_0"},
 		{"quantize builtin x.gguf --type bf16 --calibrate x", "--calibrate has no effect with --type bf16"},
 		{"quantize builtin x.gguf --calibrate x --imatrix x", "--imatrix and --calibrate both give the importance"},
+		{"quantize builtin x.gguf --calibrate=", "--calibrate has no file name"},
 		{"quantize builtin x.gguf --calibrate nothing.txt", "--calibrate: open nothing.txt"},
 		{"quantize nobody/nothing x.gguf", "'sparrow pull nobody/nothing' downloads it"},
 		{"run --max-tokens -3 hi", "--max-tokens -3: want 0"},

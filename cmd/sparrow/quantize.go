@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"sparrow"
 	"sparrow/builtin"
@@ -35,8 +36,9 @@ the error of each class of matrices are printed. Rows that do not fit the blocks
 blocks and as many bits or more. --imatrix reads the mean squares of the inputs of every matrix from a file of
 llama-imatrix, and --calibrate measures them while the model reads a text on this computer. Errors of weights with large
 inputs then count more, which matters most for types of two and three bits. The text should be like the texts that the
-model will work with; a few hundred thousand tokens are enough, and experts that no token chose have no importance.
-A drafting block of DeepSeek-V4 is omitted. Existing files are not replaced, and an interrupted run leaves no incomplete
+model will work with; a few hundred thousand tokens are enough. The printed table has the number of matrices whose
+format used an importance; experts that no token chose and drafting layers have none, and some formats use none. Its
+errors count all weights alike, so an importance matrix may increase them. A drafting block of DeepSeek-V4 is omitted. Existing files are not replaced, and an interrupted run leaves no incomplete
 file.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
   sparrow quantize /models/DeepSeek-V3.2 v32-iq2.gguf --type iq2_xxs --imatrix imatrix.gguf
@@ -65,11 +67,14 @@ func mixNames() []string {
 }
 
 // check refuses flags that have no effect.
-func (f *quantizeFlags) check(mix llamacpp.Mix) error {
+func (f *quantizeFlags) check(given *pflag.FlagSet, mix llamacpp.Mix) error {
 	if f.importance != "" && f.text != "" {
 		return errors.New("quantize: --imatrix and --calibrate both give the importance matrix; omit one of them")
 	}
 	for flag, value := range map[string]string{"imatrix": f.importance, "calibrate": f.text} {
+		if given.Changed(flag) && value == "" {
+			return fmt.Errorf("quantize: --%s has no file name; give a file, or omit the flag", flag)
+		}
 		if value != "" && !mix.UsesImportance() {
 			return fmt.Errorf("quantize: --%s has no effect with --type %s; omit it, or give a type of fewer bits",
 				flag, mix)
@@ -83,7 +88,7 @@ func (f *quantizeFlags) run(cmd *cobra.Command, src, dst string) (err error) {
 	if err != nil {
 		return fmt.Errorf("--type: %w", err)
 	}
-	if err := f.check(mix); err != nil {
+	if err := f.check(cmd.Flags(), mix); err != nil {
 		return err
 	}
 	if _, err := os.Stat(dst); err == nil {
@@ -148,8 +153,8 @@ func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacp
 		}
 		m.ImportanceFile = filepath.Base(f.text)
 	case mix.NeedsImportance():
-		warnings(cmd)(fmt.Sprintf("type %s has much smaller errors with an importance matrix; --imatrix reads one, "+
-			"and --calibrate computes one", mix))
+		warnings(cmd)(fmt.Sprintf("answers in type %s are much better with an importance matrix; --imatrix reads "+
+			"one, and --calibrate computes one", mix))
 	}
 	return nil
 }
