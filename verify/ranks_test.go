@@ -181,7 +181,7 @@ func TestRanks(t *testing.T) {
 			}
 			golden := c.name
 			if c.chunk == 0 || c.ranks > 2 { // two ranks verify the longest case of each family in chunks
-				golden = shorter(t, folder(c.name))
+				golden = shorter(t, c.name)
 			}
 			run(t, golden, m, plan.Policy{KV: c.kv}, c.chunk)
 		})

@@ -65,7 +65,7 @@ func TestV4FromGGUF(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := openPath(t, path, "cpu", kernel.Options{Precise: true})
-	if r := run(t, shorter(t, folder(v4)), again, plan.Policy{KV: "f32"}, 129); !r.Exact {
+	if r := run(t, shorter(t, v4), again, plan.Policy{KV: "f32"}, 129); !r.Exact {
 		t.Error("the report does not say that rows were exact")
 	}
 }
@@ -74,7 +74,7 @@ func TestV4FromGGUF(t *testing.T) {
 func TestV4Packed(t *testing.T) {
 	m := load(t, v4, "cpu")
 	var first *verify.Report
-	golden := shorter(t, folder(v4)) // TestV4RoundingIsNotTakenForExact runs the longest case, too
+	golden := shorter(t, v4) // TestV4RoundingIsNotTakenForExact runs the longest case, too
 	chunks := []int{0, 5, 129}
 	if plain() || !*long {
 		chunks = chunks[2:]

@@ -24,14 +24,14 @@ var checkpoints = []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-
 // it operation by operation, and chunks agree because they have the bits of whole prompts.
 var long = testflag.Long
 
-// shorter returns a folder like dir without the longest golden case, which takes most of the time, or dir if make long
-// runs the tests. Other tests verify the longest case of the same checkpoint.
-func shorter(t *testing.T, dir string) string {
+// shorter returns a folder like that of a checkpoint without the longest golden case, which takes most of the time, or
+// the name itself if make long runs the tests. Other tests verify the longest case of the same checkpoint.
+func shorter(t *testing.T, name string) string {
 	t.Helper()
 	if *long {
-		return dir
+		return name
 	}
-	return someCases(t, dir, []string{"short", "at_topk"})
+	return someCases(t, folder(name), []string{"short", "at_topk"})
 }
 
 // folder returns the folder of a checkpoint by its name; an unpacked archive is named by its path.
