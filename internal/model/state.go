@@ -70,19 +70,19 @@ type Kept[S any] interface {
 	Check(sequence, first int) error
 }
 
-// Keeper makes the states of sequences in a package of attention.
-type Keeper[S any] interface {
+// StatePool makes the states of sequences in a package of attention.
+type StatePool[S any] interface {
 	New() (S, error)
 	Reserve(states int) error
 	Held() int
-	// Of returns a state as S, or an error if it was not made by this Keeper or was released.
+	// Of returns a state as S, or an error if it was not made by this StatePool or was released.
 	Of(state any, sequence int) (S, error)
 }
 
 // Sequences implements Stateful for the models of a family, with states of its package of attention.
 type Sequences[S Kept[S]] struct {
-	Family string // prefix of error texts
-	Keeper Keeper[S]
+	Family    string // prefix of error texts
+	StatePool StatePool[S]
 }
 
 // sequence is the state of one sequence.
@@ -106,17 +106,17 @@ func (s *Sequences[S]) State(kept S, err error) (State, error) {
 
 // Reserve allocates the memory of the given number of states.
 func (s *Sequences[S]) Reserve(states int) error {
-	if err := s.Keeper.Reserve(states); err != nil {
+	if err := s.StatePool.Reserve(states); err != nil {
 		return fmt.Errorf("%s: states of %d sequences: %w", s.Family, states, err)
 	}
 	return nil
 }
 
 // NewState makes the state of an empty sequence.
-func (s *Sequences[S]) NewState() (State, error) { return s.State(s.Keeper.New()) }
+func (s *Sequences[S]) NewState() (State, error) { return s.State(s.StatePool.New()) }
 
 // States returns the number of states that were made and not released.
-func (s *Sequences[S]) States() int { return s.Keeper.Held() }
+func (s *Sequences[S]) States() int { return s.StatePool.Held() }
 
 // KeptOf returns the state of request r of a batch as S; the zero S if the request is padding.
 func (s *Sequences[S]) KeptOf(given State, in *Input, r int) (none S, err error) {
@@ -127,7 +127,7 @@ func (s *Sequences[S]) KeptOf(given State, in *Input, r int) (none S, err error)
 	if q, ok := given.(*sequence[S]); ok && q != nil {
 		kept = q.kept
 	}
-	return s.Keeper.Of(kept, r)
+	return s.StatePool.Of(kept, r)
 }
 
 // AllKept appends the states of a batch's sequences to list. Each sequence must have its own state, and in a pass of

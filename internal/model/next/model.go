@@ -82,7 +82,7 @@ func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		QLora: a.QLora, IndexHeads: c.Indexer.Heads, TopK: c.PoolTopK(),
 		Scale: float32(1 / math.Sqrt(float64(a.Nope))), Eps: c.RMSEps,
 		LinearHeads: c.Linear.Heads, Bound: c.Linear.Bound}, linear)
-	m.Sequences = model.Sequences[*hybrid.State]{Family: "next", Keeper: m.attn.States}
+	m.Sequences = model.Sequences[*hybrid.State]{Family: "next", StatePool: m.attn.States}
 	return m, nil
 }
 

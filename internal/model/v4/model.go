@@ -94,7 +94,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 			return nil, fmt.Errorf("v4: %w", err)
 		}
 	}
-	m.Sequences = model.Sequences[*dual.State]{Family: "v4", Keeper: m.attn.States}
+	m.Sequences = model.Sequences[*dual.State]{Family: "v4", StatePool: m.attn.States}
 	if m.draft != nil {
 		m.attn.States.OnGrow = m.draft.cache.Grow
 	}

@@ -103,7 +103,7 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 	if err != nil {
 		return nil, fmt.Errorf("v41: %w", err)
 	}
-	m.Sequences = model.Sequences[*dual.State]{Family: "v41", Keeper: m.attn.States}
+	m.Sequences = model.Sequences[*dual.State]{Family: "v41", StatePool: m.attn.States}
 	return m, nil
 }
 
