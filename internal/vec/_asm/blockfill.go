@@ -105,14 +105,7 @@ func (k *laneDot) fillQ3K() {
 			k.planes(z, i, func(q, to, code int) {
 				third, bit := 27, i/8*4+q // the third bits of codes are bits of dword i%8
 				at := fmt.Sprintf("%d(R12)", 64*(i%8))
-				switch {
-				case bit < 2:
-					k.op("VPSLLW $%d, %s, Z%d", 2-bit, at, third)
-				case bit > 2:
-					k.op("VPSRLW $%d, %s, Z%d", bit-2, at, third)
-				default:
-					k.op("VMOVDQU64 %s, Z%d", at, third)
-				}
+				loadShifted(k.emitter, 'W', at, bit, 2, third)
 				k.op(`
 					VPTERNLOGD $0xF8, Z26, Z%d, Z%d
 					VMOVDQU64 Z%d, %d(DI)`, third, code, code, to)

@@ -604,14 +604,7 @@ func (k *laneDot) fifths(z, i, g, x int) {
 		VPANDD Z%d, Z%d, Z%d`, z, b, laneNibble, z, a, laneNibble, b, b)
 	for half, to := range []int{a, b} {
 		at, bit := fmt.Sprintf("%d(R12)", laneBits+64*(4+i)), 2*g+half
-		switch {
-		case bit < 4:
-			k.op("VPSLLD $%d, %s, Z%d", 4-bit, at, bits)
-		case bit > 4:
-			k.op("VPSRLD $%d, %s, Z%d", bit-4, at, bits)
-		default:
-			k.op("VMOVDQU64 %s, Z%d", at, bits)
-		}
+		loadShifted(k.emitter, 'D', at, bit, 4, bits)
 		k.op("VPTERNLOGD $0xF8, Z31, Z%d, Z%d", bits, to)
 	}
 	k.products(a, b, x, x+32)
@@ -681,4 +674,16 @@ func (k *laneDot) nonlinear() {
 		VCVTDQ2PS Z%d, Z%d
 		VMULPS Z%d, Z%d, Z%d
 		VFMADD231PS.BCST (DI), Z%d, Z%d`, sum, sum, laneD, sum, sum, sum, laneResult)
+}
+
+// loadShifted loads the words (W) or dwords (D) at an address to register z, shifted so that bit from becomes bit to.
+func loadShifted(e *emitter, unit byte, at string, from, to, z int) {
+	switch {
+	case from < to:
+		e.op("VPSLL%c $%d, %s, Z%d", unit, to-from, at, z)
+	case from > to:
+		e.op("VPSRL%c $%d, %s, Z%d", unit, from-to, at, z)
+	default:
+		e.op("VMOVDQU64 %s, Z%d", at, z)
+	}
 }
