@@ -81,7 +81,8 @@ type confinement struct {
 // else a system limit on private memory.
 func confine(t *testing.T, bytes int64) confinement {
 	t.Helper()
-	limit := confinement{"limit of private memory", fmt.Sprintf("ulimit -d %d && exec \"$0\" \"$@\"", bytes>>10),
+	// The system counts addresses that a process may write, also those whose memory it gave back: twice the bytes.
+	limit := confinement{"limit of private memory", fmt.Sprintf("ulimit -d %d && exec \"$0\" \"$@\"", 2*bytes>>10),
 		false}
 	// version 1 of control groups; in version 2 a group with processes has no subgroups
 	const mount = "/sys/fs/cgroup/memory"
