@@ -116,6 +116,7 @@ func TestRowsThatDoNotFitTheModelAreNotReplayed(t *testing.T) {
 		{"fewer keys", func(r []Row) { r[0].Layers[1].Keys = 7 },
 			"layer 1: keys is 7; a row at position 7 attends to 8"},
 		{"another source", func(r []Row) { two := 2; r[0].Layers[1].As = &two }, "it uses that of layer 0"},
+		{"an earlier source", func(r []Row) { zero := 0; r[0].Layers[3].As = &zero }, "it uses that of layer 4"},
 		{"all and selected", func(r []Row) { r[0].Layers[0].All = true }, "both all and selected"},
 		{"neither all nor selected", func(r []Row) { r[0].Layers[0].Selected = nil }, "neither all nor selected"},
 		{"all of too many keys", func(r []Row) { r[0].Layers[3] = Layer{Layer: 4, Keys: 8, All: true} },

@@ -165,9 +165,10 @@ func TestWith(t *testing.T) {
 	if none.With(nil) != nil {
 		t.Error("With of two nil values returned rows")
 	}
+	a.Rows = append(a.Rows, Row{Position: 7})[:1] // with memory for more rows, which belongs to a
 	sum := none.With(a).With(nil).With(b)
-	if len(sum.Rows) != 2 || len(sum.NotComputed) != 1 || len(a.Rows) != 1 {
-		t.Errorf("the sum is %+v, the first operand is now %+v", sum, a)
+	if len(sum.Rows) != 2 || len(sum.NotComputed) != 1 || len(a.Rows) != 1 || a.Rows[:2][1].Position != 7 {
+		t.Errorf("the sum is %+v, the first operand is now %+v", sum, a.Rows[:2])
 	}
 }
 

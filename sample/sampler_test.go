@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -103,6 +104,12 @@ func TestUnusableRows(t *testing.T) {
 				t.Errorf("%s at temperature %v: Probabilities gave %v, want %v", c.name, temperature, err, c.want)
 			}
 		}
+	}
+	// The mask is longer than the vocabulary.
+	_, err := sampler(t, greedy(), scratch(t, 70)).Sample(slices.Repeat([]float32{negInf}, 70),
+		Mask{math.MaxUint64, math.MaxUint64, 1})
+	if err == nil || !strings.Contains(err.Error(), "allows 70 of 70 tokens") {
+		t.Errorf("a mask of every token: %v", err)
 	}
 	if err := sampler(t, Default(), scratch(t, 3)).Probabilities(make([]float32, 2), []float32{1, 2, 3},
 		nil); err == nil {

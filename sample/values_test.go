@@ -1,6 +1,8 @@
 package sample
 
 import (
+	"errors"
+	"math"
 	"testing"
 )
 
@@ -36,6 +38,29 @@ func TestWhatADeviceMayDraw(t *testing.T) {
 		}
 		if got, want := s.NeedsLogits(false), !c.want || p.Temperature > 0; got != want {
 			t.Errorf("%s: without draws of a device logits are needed %v", name, got)
+		}
+	}
+}
+
+// A token that a device chose is used unless the row of logits has NaN or +Inf, or allows no token.
+func TestTokensOfADeviceAreTakenFromUsableRows(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	s := sampler(t, greedy(), scratch(t, 9))
+	for _, c := range []struct {
+		name string
+		row  Candidate
+		want error
+	}{
+		{"a usable row", Candidate{Token: 7, Logit: 3, LogSum: 4}, nil},
+		{"the largest finite numbers", Candidate{Token: 7, Logit: math.MaxFloat32, LogSum: math.MaxFloat32}, nil},
+		{"only one token that is allowed", Candidate{Token: 7, Logit: -1, LogSum: -1}, nil},
+		{"NaN", Candidate{Token: 7, Logit: 3, LogSum: nan}, ErrLogits},
+		{"+Inf", Candidate{Token: 7, Logit: inf, LogSum: inf}, ErrLogits},
+		{"all -Inf", Candidate{Logit: -inf, LogSum: -inf}, ErrNoCandidate},
+	} {
+		got, err := s.Take(c.row)
+		if !errors.Is(err, c.want) || err == nil && got != c.row.Token {
+			t.Errorf("%s: token %d, error %v, want %v", c.name, got, err, c.want)
 		}
 	}
 }

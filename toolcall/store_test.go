@@ -46,3 +46,17 @@ func TestAStoreForgetsWhatNobodyUses(t *testing.T) {
 		t.Errorf("%d were compiled, want 5", s.Compiled())
 	}
 }
+
+// Tools that are refused leave nothing in use: the schemas that were compiled before the invalid one can be dropped.
+func TestRefusedToolsGiveTheirSchemasBack(t *testing.T) {
+	b := newBench(t)
+	strict, store := odd, toolcall.NewStore(1)
+	strict.Strict = true
+	if _, err := toolcall.Compile(v31, []chat.Tool{weather, wide, strict}, toolcall.Options{Store: store}, b.encode,
+		b.tokens, []int32{1}); err == nil {
+		t.Fatal("the invalid tool is accepted")
+	}
+	if store.Compiled() != 2 || store.Bytes() != 0 {
+		t.Errorf("%d schemas were compiled, %d bytes are still in use", store.Compiled(), store.Bytes())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"sparrow/builtin"
@@ -282,5 +283,21 @@ func TestStrayMarkersAreKeptOut(t *testing.T) {
 	}
 	if !allowed(syntax.Open) || allowed("a") {
 		t.Error("the marker before the calls is not followed by a call")
+	}
+}
+
+// What a schema cannot enforce is reported with the index that its tool has in the request.
+func TestIgnoredSchemasNameTheirTool(t *testing.T) {
+	b := newBench(t)
+	tools := []chat.Tool{weather, odd, {Name: "unique", Parameters: json.RawMessage(
+		`{"type":"object","properties":{"a":{"type":"array","uniqueItems":true,"items":{"type":"string"}}}}`)}}
+	for only, want := range map[string][]int{"": {1, 2}, "odd": {1}, "unique": {2}, "get_weather": nil} {
+		var got []int
+		for _, i := range b.rules(v31, tools, toolcall.Options{Demand: true, Only: only}).Ignored() {
+			got = append(got, i.Tool)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("only %q: ignored of the tools %v, want %v", only, got, want)
+		}
 	}
 }

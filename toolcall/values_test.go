@@ -63,6 +63,15 @@ func TestClonesAreApart(t *testing.T) {
 				t.Errorf("%s after %s: %v", names[i], names[0], err)
 			}
 		}
+		if err := b.accept(s, syntax.Open+"get"+syntax.Sep+`{"on": `); err != nil {
+			t.Fatal(err)
+		}
+		inside := s.Clone()
+		for _, state := range []*toolcall.State{s, inside} { // arguments may differ from here on
+			if err := b.accept(state, `true}`+syntax.Close); err != nil {
+				t.Errorf("a clone within arguments: %v", err)
+			}
+		}
 		d := c.Clone()
 		if err := b.accept(d, syntax.End); err != nil {
 			t.Error(err)

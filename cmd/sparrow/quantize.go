@@ -99,7 +99,11 @@ func (f *quantizeFlags) run(cmd *cobra.Command, src, dst string) (err error) {
 	if folder := filepath.Dir(dst); !isDir(folder) {
 		return fmt.Errorf("quantize: %s: there is no folder %s; create it first", dst, folder)
 	}
-	m, source, err := readForGGUF(src)
+	folder, err := modelFolder("quantize: ", src)
+	if err != nil {
+		return err
+	}
+	m, source, err := readForGGUF(src, folder)
 	if err != nil {
 		return err
 	}
@@ -108,7 +112,7 @@ func (f *quantizeFlags) run(cmd *cobra.Command, src, dst string) (err error) {
 	if err := checkTensors(&inspect.Summary{}, source); err != nil {
 		return fmt.Errorf("quantize: %w", err)
 	}
-	if err := f.weigh(cmd, m, mix, src, source); err != nil {
+	if err := f.weigh(cmd, m, mix, folder, source); err != nil {
 		return err
 	}
 	if len(m.Tokenizer) == 0 {
@@ -139,7 +143,7 @@ func (f *quantizeFlags) run(cmd *cobra.Command, src, dst string) (err error) {
 }
 
 // weigh reads or computes the importance matrix of the model, if one of the flags selects one.
-func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacpp.Mix, src string,
+func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacpp.Mix, folder string,
 	source *family.Source) (err error) {
 	switch {
 	case f.importance != "":
@@ -148,7 +152,7 @@ func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacp
 		}
 		m.ImportanceFile = filepath.Base(f.importance)
 	case f.text != "":
-		if m.Importance, err = f.calibrate(cmd, m, mix, src, source); err != nil {
+		if m.Importance, err = f.calibrate(cmd, m, mix, folder, source); err != nil {
 			return fmt.Errorf("--calibrate: %w", err)
 		}
 		m.ImportanceFile = filepath.Base(f.text)
@@ -163,13 +167,9 @@ func (f *quantizeFlags) weigh(cmd *cobra.Command, m *llamacpp.Model, mix llamacp
 const calibrationTokens = 512
 
 // calibrate measures the inputs of the model's matrices while it processes the text.
-func (f *quantizeFlags) calibrate(cmd *cobra.Command, m *llamacpp.Model, mix llamacpp.Mix, src string,
+func (f *quantizeFlags) calibrate(cmd *cobra.Command, m *llamacpp.Model, mix llamacpp.Mix, folder string,
 	source *family.Source) (llamacpp.Importance, error) {
 	text, err := readText(f.text)
-	if err != nil {
-		return nil, err
-	}
-	folder, err := modelFolder("quantize: ", src)
 	if err != nil {
 		return nil, err
 	}
@@ -193,32 +193,30 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// readForGGUF opens a checkpoint with everything that a GGUF file contains.
-func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
-	repo, _, _ := strings.Cut(src, "@") // without the commit of a pulled model
+// readForGGUF opens the checkpoint in a folder, or the built-in one, with everything that a GGUF file contains. given
+// is the checkpoint as the user named it.
+func readForGGUF(given, folder string) (*llamacpp.Model, *family.Source, error) {
+	repo, _, _ := strings.Cut(given, "@") // without the commit of a pulled model
 	m := &llamacpp.Model{Name: filepath.Base(filepath.Clean(repo))}
 	var source *family.Source
-	src, err := modelFolder("quantize: ", src)
-	if err != nil {
-		return nil, nil, err
-	}
-	if src == "" {
+	var err error
+	if folder == "" {
 		m.Name, m.Tokenizer, m.TokenizerConfig = builtin.Name, builtin.TokenizerJSON(), builtin.TokenizerConfig()
 		source, err = builtin.Source()
 	} else {
-		if family.IsGGUF(src) {
+		if family.IsGGUF(folder) {
 			return nil, nil, fmt.Errorf("%s is already a GGUF file; give the checkpoint folder from which it was made",
-				src)
+				folder)
 		}
 		var template []byte
 		for name, to := range map[string]*[]byte{"tokenizer.json": &m.Tokenizer,
 			"tokenizer_config.json": &m.TokenizerConfig, "chat_template.jinja": &template} {
-			if *to, err = textfile.Optional(filepath.Join(src, name), textfile.Tokenizer); err != nil {
+			if *to, err = textfile.Optional(filepath.Join(folder, name), textfile.Tokenizer); err != nil {
 				return nil, nil, err
 			}
 		}
 		m.ChatTemplate = string(template)
-		source, err = family.Open(src)
+		source, err = family.Open(folder)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -37,12 +37,6 @@ func Measure(ctx context.Context, c sparrow.Config, src *family.Source, text str
 	}
 	// The engine no longer uses the device when it is closed. It must be closed even if ctx was cancelled.
 	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
-	if ids, err := e.EncodeWhole(text); err != nil {
-		return nil, nil, err
-	} else if len(ids) < chunk {
-		return nil, nil, fmt.Errorf("the text has %d tokens; want at least one chunk of %d: use a longer text",
-			len(ids), chunk)
-	}
 	if p, err = eval.MeasurePerplexity(ctx, e, text, chunk, 0, onChunk); err != nil {
 		return nil, nil, err
 	}
