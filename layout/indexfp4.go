@@ -56,18 +56,21 @@ func (IndexFP4) ScaleOffset(tokens, loc int) int {
 
 // CopyTokens copies the values and exponents of n adjacent tokens between pages, which may have different sizes.
 func (l IndexFP4) CopyTokens(dst, src IndexSlot, n int) {
-	for _, s := range [...]IndexSlot{dst, src} {
-		checkIndex(IndexPage68, s.Page, s.Tokens, s.Slot, IndexFP4Bytes)
-		checkIndex(IndexPage68, s.Page, s.Tokens, s.Slot+n-1, IndexFP4Bytes)
-	}
-	copy(dst.Page[dst.Slot*indexFP4Values:][:n*indexFP4Values], src.Page[src.Slot*indexFP4Values:])
-	from := src.Page[l.ScaleOffset(src.Tokens, src.Slot):]
-	copy(dst.Page[l.ScaleOffset(dst.Tokens, dst.Slot):], from[:n*indexFP4Scales])
+	toPacked, toScales := l.Tokens(dst.Page, dst.Tokens, dst.Slot, n)
+	packed, scales := l.Tokens(src.Page, src.Tokens, src.Slot, n)
+	copy(toPacked, packed)
+	copy(toScales, scales)
+}
+
+// Tokens returns the values and the exponents of n adjacent tokens of a page.
+func (l IndexFP4) Tokens(page []byte, tokens, slot, n int) (packed, scales []byte) {
+	checkIndex(IndexPage68, page, tokens, slot, IndexFP4Bytes)
+	checkIndex(IndexPage68, page, tokens, slot+n-1, IndexFP4Bytes)
+	at := l.ScaleOffset(tokens, slot)
+	return page[slot*indexFP4Values:][:n*indexFP4Values], page[at:][:n*indexFP4Scales]
 }
 
 // token returns the values (64 bytes) and the exponents (4 bytes) of a token.
 func (l IndexFP4) token(page []byte, tokens, slot int) (packed, scales []byte) {
-	checkIndex(IndexPage68, page, tokens, slot, IndexFP4Bytes)
-	at := l.ScaleOffset(tokens, slot)
-	return page[slot*indexFP4Values:][:indexFP4Values], page[at : at+indexFP4Scales]
+	return l.Tokens(page, tokens, slot, 1)
 }

@@ -80,5 +80,7 @@ var avx2 = &isa{
 		rotateHalves: rotateHalvesavx2,
 		softmax:      softmaxavx2,
 	}},
-	selects: selectKernels{count: countAboveavx2},
+	selects:     selectKernels{count: countAboveavx2},
+	indexFP4:    indexFP4Rowsavx2,
+	newIndexFP4: newFP4Rows,
 }

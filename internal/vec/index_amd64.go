@@ -46,33 +46,48 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 		} else {
 			s.matMulPanels(sc, &p, &codes)
 		}
-		s.addHeads(sc, scores[first:][:n], is.products, w, scales[4*first:])
+		s.addHeads(sc, scores[first:][:n], is.products, w)
+		s.scaleScores(sc, scores[first:][:n], scales[4*first:])
 	}
 }
 
 // unitScale replaces the scale of keys, which is applied to their scores instead.
 var unitScale = [1]float32{1}
 
-// indexColumns holds keys. A block of keys is widened and transposed when a query first needs it, and kept for later
-// queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a dot
-// product is one running sum.
-type indexColumns struct {
-	isa    *isa
-	keys   [IndexBlockKeys * IndexDim]byte
-	wide   int                 // number of blocks that are widened
-	once   bool                // there is one query: blocks are widened in turn to memory that stays in the L1 cache
-	lines  []float32           // [IndexBlockKeys/indexBlock, IndexDim, indexBlock], 2^-8 of the keys
-	halves []float32           // for indexLines
-	q      []float32           // [heads, IndexDim], 2^8 of the query
-	last   [indexBlock]float32 // scores of a block that is not full
-	args   indexHeadsArgs
-	turn   indexLinesArgs
+// wideKeys holds blocks of keys in float32. A block is widened when a query first needs it, and kept for later queries:
+// the conversion costs more than the dot products of a query with few heads.
+type wideKeys struct {
+	wide int       // number of blocks that are widened
+	once bool      // there is one query: blocks are widened in turn to memory that stays in the L1 cache
+	mem  []float32 // [IndexBlockKeys/indexBlock, indexBlock*IndexDim]
 }
 
-// indexLinesArgs are the arguments of the kernel that widens and transposes a block of keys: see indexColumns.lines.
-type indexLinesArgs struct {
-	keys, lines, halves unsafe.Pointer
-	codes               [16]uint32 // out: largest codes read, as in rowsArgs
+func (k *wideKeys) reset(queries int) { k.wide, k.once = 0, queries == 1 }
+
+// added forgets the widened form of the block that keys from n on are added to.
+func (k *wideKeys) added(n int) { k.wide = min(k.wide, n/indexBlock) }
+
+// block returns the memory of block i, and whether the caller must widen the keys.
+func (k *wideKeys) block(i int) (mem []float32, widen bool) {
+	const size = indexBlock * IndexDim
+	if k.mem == nil {
+		k.mem = onLines[float32](IndexBlockKeys * IndexDim)
+	}
+	if k.once {
+		return k.mem[:size], true
+	}
+	widen = i >= k.wide
+	k.wide = max(k.wide, i+1)
+	return k.mem[i*size:][:size], widen
+}
+
+// columnScores scores blocks of keys that are transposed, [IndexDim, indexBlock]. Each lane has one key, and a dot
+// product is one running sum.
+type columnScores struct {
+	wideKeys
+	isa  *isa
+	last [indexBlock]float32 // scores of a block that is not full
+	args indexHeadsArgs
 }
 
 // indexHeadsArgs are the arguments of the kernel that scores a block of keys.
@@ -82,61 +97,65 @@ type indexHeadsArgs struct {
 	heads          int
 }
 
-func (c *indexColumns) reset(queries int) { c.wide, c.once = 0, queries == 1 }
+// score scores a block, or its first keys. There are scales for the whole block.
+func (c *columnScores) score(scores, q, w []float32, scales unsafe.Pointer, lines []float32) {
+	a := &c.args
+	*a = indexHeadsArgs{q: at(q, 0), lines: at(lines, 0), w: at(w, 0), scales: scales, scores: at(c.last[:], 0),
+		heads: len(w)}
+	if len(scores) == indexBlock {
+		a.scores = at(scores, 0)
+	}
+	runKernel(c.isa.indexHeads, a)
+	if len(scores) < indexBlock {
+		copy(scores, c.last[:])
+	}
+	*a = indexHeadsArgs{}
+}
+
+// indexColumns holds e4m3 keys. Columns have 2^-8 of the values of keys.
+type indexColumns struct {
+	columnScores
+	keys   [IndexBlockKeys * IndexDim]byte
+	halves []float32 // for indexLines
+	q      []float32 // [heads, IndexDim], 2^8 of the query
+	turn   indexLinesArgs
+}
+
+// indexLinesArgs are the arguments of the kernel that widens and transposes a block of keys.
+type indexLinesArgs struct {
+	keys, lines, halves unsafe.Pointer
+	codes               [16]uint32 // out: largest codes read, as in rowsArgs
+}
 
 func (c *indexColumns) add(n int, keys []byte) {
-	c.wide = min(c.wide, n/indexBlock)
+	c.added(n)
 	end := n*IndexDim + copy(c.keys[n*IndexDim:], keys)
 	clear(c.keys[end:][:-end&(indexBlock*IndexDim-1)]) // padding of the last block
 }
 
 func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []byte) {
-	s := c.isa
 	sc := takeScratch()
 	defer releaseScratch(sc)
-	if cap(c.q) < len(q) {
-		c.q = make([]float32, len(q))
-	}
-	c.q = c.q[:len(q)]
-	s.vec.widenWith(sc, c.q, q, halfUnit[:], 0)
-	a := &c.args
+	c.q = sized(&c.q, len(q))
+	c.isa.vec.widenWith(sc, c.q, q, halfUnit[:], 0)
 	for first := 0; first < len(scores); first += indexBlock {
-		to := scores[first:min(first+indexBlock, len(scores))]
-		*a = indexHeadsArgs{q: at(c.q, 0), lines: at(c.block(first/indexBlock), 0), w: at(w, 0),
-			scales: at(scales, 4*first), scores: at(to, 0), heads: len(w)}
-		if len(to) == indexBlock {
-			runKernel(s.indexHeads, a)
-			continue
+		lines, widen := c.block(first / indexBlock)
+		if widen {
+			c.widen(first/indexBlock, lines)
 		}
-		a.scores = at(c.last[:], 0)
-		runKernel(s.indexHeads, a)
-		copy(to, c.last[:])
+		c.score(scores[first:min(first+indexBlock, len(scores))], c.q, w, at(scales, 4*first), lines)
 	}
-	*a = indexHeadsArgs{}
 }
 
 // halfUnit is the factor of queries, 2^8. Keys in lines are 2^-8 of their values, because codes are converted by way of
 // half precision. The factors are powers of two, so they do not change the bits of products.
 var halfUnit = [1]float32{256}
 
-// block returns block i of keys as [IndexDim, indexBlock] float32.
-func (c *indexColumns) block(i int) []float32 {
-	if c.lines == nil {
-		c.lines, c.halves = onLines[float32](IndexBlockKeys*IndexDim), onLines[float32](128)
-	}
-	if c.once {
-		return c.widen(i, c.lines[:indexBlock*IndexDim])
-	}
-	lines := c.lines[i*indexBlock*IndexDim:][:indexBlock*IndexDim]
-	if i >= c.wide {
-		c.widen(i, lines)
-		c.wide = i + 1
-	}
-	return lines
-}
-
 // widen converts block i of keys to float32, transposes it, and writes it to lines [IndexDim, indexBlock].
-func (c *indexColumns) widen(i int, lines []float32) []float32 {
+func (c *indexColumns) widen(i int, lines []float32) {
+	if c.halves == nil {
+		c.halves = onLines[float32](128)
+	}
 	keys, a := c.keys[i*indexBlock*IndexDim:][:indexBlock*IndexDim], &c.turn
 	a.keys, a.lines, a.halves = at(keys, 0), at(lines, 0), at(c.halves, 0)
 	runKernel(c.isa.indexLines, a)
@@ -147,11 +166,10 @@ func (c *indexColumns) widen(i int, lines []float32) []float32 {
 			}
 		}
 	}
-	return lines
 }
 
-// addHeads writes Σ_h w[h]·max(0, products[h][s]), h ascending, times the scale of key s, to scores.
-func (s *isa) addHeads(sc *scratch, scores, products, w []float32, scales []byte) {
+// addHeads writes Σ_h w[h]·max(0, products[h][s]), h ascending, to scores.
+func (s *isa) addHeads(sc *scratch, scores, products, w []float32) {
 	v := &sc.vec
 	for from := 0; from < len(scores); from += s.vec.lanes {
 		clear(v.acc[:])
@@ -161,7 +179,11 @@ func (s *isa) addHeads(sc *scratch, scores, products, w []float32, scales []byte
 		runKernel(s.vec.kernels.reluAdd, v)
 		copy(scores[from:], v.acc[:s.vec.lanes])
 	}
-	whole := len(scores) / s.vec.lanes
+}
+
+// scaleScores multiplies scores by the scales of their keys.
+func (s *isa) scaleScores(sc *scratch, scores []float32, scales []byte) {
+	v, whole := &sc.vec, len(scores)/s.vec.lanes
 	if whole > 0 {
 		v.dst, v.a, v.b, v.steps, v.s = at(scores, 0), at(scores, 0), at(scales, 0), whole, 1
 		runKernel(s.vec.kernels.scaleMul, v)

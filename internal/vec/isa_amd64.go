@@ -42,6 +42,9 @@ type isa struct {
 	// for that to be faster.
 	indexLines func(*indexLinesArgs)
 	indexHeads func(*indexHeadsArgs) // scores of transposed keys
+	// indexFP4 widens FP4 keys of the indexer, for newIndexFP4.
+	indexFP4    func(*indexFP4Args)
+	newIndexFP4 func(*isa) indexFP4Scorer
 }
 
 // panelKernel multiplies rows of x by a panel of cols packed weight rows.

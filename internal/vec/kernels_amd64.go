@@ -506,6 +506,12 @@ func groupU8Zeros4avx512(a *groupArgs)
 func holdsamx(a *fetchArgs)
 
 //go:noescape
+func indexFP4Linesavx512(a *indexFP4Args)
+
+//go:noescape
+func indexFP4Rowsavx2(a *indexFP4Args)
+
+//go:noescape
 func indexHeadsavx512(a *indexHeadsArgs)
 
 //go:noescape

@@ -118,6 +118,7 @@ type ops struct {
 	narrowBF16  func(dst []byte, src []float32)
 
 	newIndexScorer func() indexScorer
+	newIndexFP4    func() indexFP4Scorer // nil if the tier has no such kernels
 
 	blocks *blockOps // nil if x is not quantised
 

@@ -76,7 +76,7 @@ func amxTier() *Tier {
 func (s *isa) tier() *Tier {
 	newIndexScorer := copiedKeys(s.indexScores)
 	if s.indexLines != nil {
-		newIndexScorer = func() indexScorer { return &indexColumns{isa: s} }
+		newIndexScorer = func() indexScorer { return &indexColumns{columnScores: columnScores{isa: s}} }
 	}
 	return &Tier{Name: s.name, ops: ops{
 		matMulF32:      s.matMulF32,
@@ -100,6 +100,7 @@ func (s *isa) tier() *Tier {
 		widenGroups:    s.vec.widenGroups,
 		narrowBF16:     s.vec.narrowBF16,
 		newIndexScorer: newIndexScorer,
+		newIndexFP4:    func() indexFP4Scorer { return s.newIndexFP4(s) },
 		newFloatAttend: s.newFloatAttend,
 		rotateQuant:    s.rotateQuant,
 		countAbove:     s.countAbove,

@@ -50,6 +50,7 @@ type Device struct {
 type scratch struct {
 	tile, rows, scores []float32
 	index              *vec.IndexBlock
+	indexFP4           *vec.IndexBlockFP4
 	pick               picker
 	turn               vec.Turn
 

@@ -121,20 +121,17 @@ func checkTable(op string, table, tableRow kernel.Tensor, r, n, pages int) error
 // scoreBlock scores one block of keys for the rows that share it.
 func scoreBlock(d *Device, a *kernel.ScoreArgs, worker, item int) {
 	it, s := d.scoreItems[item], &d.scratch[worker]
-	if a.Keys.Layout != layout.IndexPage132 {
-		keys := grow(&s.rows, (it.s1-it.s0)*layout.IndexDim)
-		eachRun(a, it, func(page []byte, slot, at, n int) {
-			for i := range n {
-				decodeKey(a.Keys, keys[(at+i)*layout.IndexDim:][:layout.IndexDim], page, slot+i)
-			}
-		})
-		for r := it.r0; r < it.r1; r++ {
-			if n := min(it.s1, scored(a, r)) - it.s0; n > 0 {
-				scoreExact(d, a, s, r, host.RowF32(a.Out, r)[it.s0:][:n], keys)
-			}
-		}
-		return
+	switch {
+	case a.Keys.Layout == layout.IndexPage132:
+		scoreFP8(d, a, s, it)
+	case fp4Keys(a.Keys) && d.tier.ScoresFP4():
+		scoreFP4(d, a, s, it)
+	default:
+		scoreExact(d, a, s, it)
 	}
+}
+
+func scoreFP8(d *Device, a *kernel.ScoreArgs, s *scratch, it scoreItem) {
 	if s.index == nil {
 		s.index = vec.NewIndexBlock(d.tier)
 	}
@@ -143,10 +140,52 @@ func scoreBlock(d *Device, a *kernel.ScoreArgs, worker, item int) {
 		scales := page[a.Keys.PageTokens*layout.IndexDim:]
 		s.index.Append(page[slot*layout.IndexDim:], scales[slot*layout.IndexScaleBytes:], n)
 	})
+	eachScored(a, it, func(r int, out []float32) {
+		s.index.Scores(out, host.Bytes(a.Q.Slice(r, r+1)), host.RowF32(a.W, r), a.Heads)
+	})
+}
+
+func scoreFP4(d *Device, a *kernel.ScoreArgs, s *scratch, it scoreItem) {
+	if s.indexFP4 == nil {
+		s.indexFP4 = vec.NewIndexBlockFP4(d.tier)
+	}
+	s.indexFP4.Reset(it.r1 - it.r0)
+	eachRun(a, it, func(page []byte, slot, at, n int) {
+		codes, exponents := layout.IndexFP4{}.Tokens(page, a.Keys.PageTokens, slot, n)
+		s.indexFP4.Append(codes, exponents, n)
+	})
+	eachScored(a, it, func(r int, out []float32) {
+		s.indexFP4.Scores(out, host.RowF32(a.Q, r), host.RowF32(a.W, r), a.Heads)
+	})
+}
+
+// scoreExact scores keys that float32 represents exactly.
+func scoreExact(d *Device, a *kernel.ScoreArgs, s *scratch, it scoreItem) {
+	const dim = layout.IndexDim
+	keys := grow(&s.rows, (it.s1-it.s0)*dim)
+	eachRun(a, it, func(page []byte, slot, at, n int) {
+		for i := range n {
+			decodeKey(a.Keys, keys[(at+i)*dim:][:dim], page, slot+i)
+		}
+	})
+	eachScored(a, it, func(r int, out []float32) {
+		n := len(out)
+		dots := grow(&s.scores, a.Heads*n)
+		d.tier.MatMulF32(dots, n, host.RowF32(a.Q, r), dim, a.Heads, keys, dim, n, dim)
+		clear(out)
+		for h, weight := range host.RowF32(a.W, r) {
+			for i, v := range dots[h*n:][:n] {
+				out[i] += weight * max(v, 0)
+			}
+		}
+	})
+}
+
+// eachScored visits the rows of an item that get scores.
+func eachScored(a *kernel.ScoreArgs, it scoreItem, visit func(r int, out []float32)) {
 	for r := it.r0; r < it.r1; r++ {
 		if n := min(it.s1, scored(a, r)) - it.s0; n > 0 {
-			s.index.Scores(host.RowF32(a.Out, r)[it.s0:][:n], host.Bytes(a.Q.Slice(r, r+1)), host.RowF32(a.W, r),
-				a.Heads)
+			visit(r, host.RowF32(a.Out, r)[it.s0:][:n])
 		}
 	}
 }
@@ -181,25 +220,16 @@ func keyPage(a *kernel.ScoreArgs, r, s int) []byte {
 	return host.Page(a.Keys, int(table[s/a.Keys.PageTokens]))
 }
 
+// fp4Keys reports whether a pool has FP4 keys.
+func fp4Keys(p kernel.Pool) bool {
+	return p.Layout == layout.IndexPage68 || p.Layout == layout.V41Index68
+}
+
 // decodeKey widens a key of a layout whose values float32 represents exactly.
 func decodeKey(p kernel.Pool, key []float32, page []byte, token int) {
-	if p.Layout == layout.IndexPage68 || p.Layout == layout.V41Index68 {
+	if fp4Keys(p) {
 		layout.IndexFP4{}.Decode(key, page, p.PageTokens, token)
 		return
 	}
 	layout.IndexF32{}.Decode(key, page, p.PageTokens, token)
-}
-
-// scoreExact scores float32 keys [n, 128] for one row.
-func scoreExact(d *Device, a *kernel.ScoreArgs, s *scratch, r int, out, keys []float32) {
-	const dim = layout.IndexDim
-	n := len(out)
-	dots := grow(&s.scores, a.Heads*n)
-	d.tier.MatMulF32(dots, n, host.RowF32(a.Q, r), dim, a.Heads, keys, dim, n, dim)
-	clear(out)
-	for h, weight := range host.RowF32(a.W, r) {
-		for i, v := range dots[h*n:][:n] {
-			out[i] += weight * max(v, 0)
-		}
-	}
 }

@@ -23,7 +23,9 @@ func indexCases() []Case {
 	var out []Case
 	for _, queries := range []int{1, 64} {
 		out = append(out, Case{Name: "scores fp8", Shape: scoreShape(queries), Make: func(r *Rig) *Op {
-			return scores(r, queries)
+			return scores(r, queries, layout.IndexPage132)
+		}}, Case{Name: "scores fp4", Shape: scoreShape(queries), Make: func(r *Rig) *Op {
+			return scores(r, queries, layout.V41Index68)
 		}})
 	}
 	out = append(out,
@@ -62,12 +64,18 @@ func (r *Rig) order(n int) func(i int) int32 {
 
 // scores returns an operation that computes index scores over pages in random order. The check compares the first keys
 // of a row.
-func scores(r *Rig, queries int) *Op {
+func scores(r *Rig, queries int, kind layout.Kind) *Op {
 	const pageTokens, some = 64, 512
-	keys := r.indexPool(scoreKeys)
-	q := r.empty(kernel.E4M3, queries, indexHeads*layout.IndexDim)
-	for i, b := 0, host.Bytes(q); i < len(b); i++ {
-		b[i] = num.E4M3(float32(r.rng.NormFloat64() * 60))
+	keys := r.indexPool(kind, scoreKeys)
+	var q kernel.Tensor
+	if kind == layout.V41Index68 {
+		q = r.normal(queries, indexHeads*layout.IndexDim, 60)
+		layout.RoundV41Queries(host.F32(q))
+	} else {
+		q = r.empty(kernel.E4M3, queries, indexHeads*layout.IndexDim)
+		for i, b := 0, host.Bytes(q); i < len(b); i++ {
+			b[i] = num.E4M3(float32(r.rng.NormFloat64() * 60))
+		}
 	}
 	w, out := r.normal(queries, indexHeads, 0.01), r.empty(kernel.F32, queries, scoreKeys)
 	pages := scoreKeys / pageTokens
@@ -165,7 +173,7 @@ func indexQuery(r *Rig) *Op {
 // rounding step.
 func storeIndex(r *Rig) *Op {
 	const tokens = 512
-	key, pool := r.normal(tokens, layout.IndexDim, 1), r.indexPool(tokens)
+	key, pool := r.normal(tokens, layout.IndexDim, 1), r.indexPool(layout.IndexPage132, tokens)
 	a := kernel.IndexStoreArgs{Key: key, Weight: r.normal(1, layout.IndexDim, 1), Bias: r.normal(1, layout.IndexDim, 1),
 		Eps: 1e-6, Angles: r.angles(tokens), Pairing: kernel.HalfSplit, Hadamard: true,
 		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
@@ -188,7 +196,7 @@ func sameCodes(got, want kernel.Tensor) error {
 
 func gatherIndex(r *Rig) *Op {
 	const n = 8 << 10
-	pool := r.indexPool(4 * n)
+	pool := r.indexPool(layout.IndexPage132, 4*n)
 	l := layout.IndexFP8{}
 	to := kernel.Pool{Mem: r.empty(kernel.U8, 1, l.PageBytes(n)), Layout: layout.IndexPage132, PageTokens: n}
 	op := repeated(r, kernel.IndexGatherArgs{Out: to, Slots: r.ints(n, 1, r.order(4*n)), Pool: pool}, "Out", equal)

@@ -219,15 +219,15 @@ func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
 }
 
 // indexPool returns an indexer cache of random keys for the given number of tokens.
-func (r *Rig) indexPool(tokens int) kernel.Pool {
+func (r *Rig) indexPool(kind layout.Kind, tokens int) kernel.Pool {
 	const page = 64
-	l, err := layout.IndexOf(layout.IndexPage132)
+	l, err := layout.IndexOf(kind)
 	if err != nil {
 		r.keep(err)
 		return kernel.Pool{}
 	}
 	n := l.PageBytes(page)
-	return r.pool(layout.IndexPage132, (tokens+page-1)/page, page, n, func(b []byte, slot int) {
+	return r.pool(kind, (tokens+page-1)/page, page, n, func(b []byte, slot int) {
 		l.Encode(b, page, slot, r.values(layout.IndexDim))
 	})
 }

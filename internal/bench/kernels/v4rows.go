@@ -7,7 +7,7 @@ import (
 )
 
 func storeKeys(r *Rig) *Op {
-	keys, pool := r.normal(rowTokens, layout.IndexDim, 1), r.indexPool(rowTokens)
+	keys, pool := r.normal(rowTokens, layout.IndexDim, 1), r.indexPool(layout.IndexPage132, rowTokens)
 	a := kernel.KeyStoreArgs{Keys: keys, Norm: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),
 		Hadamard: true, Slots: r.ints(rowTokens, 1, r.order(rowTokens)), Pool: pool}
 	return repeated(r, a, "Pool", sameCodes).reads(keys)

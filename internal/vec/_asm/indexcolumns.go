@@ -7,6 +7,7 @@ func emitIndexColumns(e *emitter) {
 	e.constant("codeMask"+e.name, 0x7F7F7F7F)
 	e.constant("halfMask"+e.name, 0xBFFFBFFF)
 	indexLines(e)
+	indexFP4Lines(e)
 	indexHeads(e)
 }
 

@@ -24,6 +24,9 @@ func emitNibbleRows(e *emitter) {
 	}
 	orderNibbles(e)
 	scalesToFloat(e)
+	if !e.wide() {
+		indexFP4Rows(e)
+	}
 }
 
 // nibbleRows writes a kernel. Registers [0, mr) are the sums of rows, and [mr, 2mr) those of a block or group.
