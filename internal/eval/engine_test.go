@@ -172,6 +172,10 @@ func TestDenseIsDense(t *testing.T) {
 	}
 	for i := range reports[0].Tasks {
 		d, s := &reports[0].Tasks[i], &reports[1].Tasks[i]
+		if d.CachedTokens != s.CachedTokens { // tokens of the dense answer that earlier requests for it have cached
+			t.Errorf("%s: %d tokens of dense prompts were cached, %d of sparse ones", d.Task, d.CachedTokens,
+				s.CachedTokens)
+		}
 		if d.PromptTokens != s.PromptTokens || d.CompletionTokens != s.CompletionTokens {
 			t.Errorf("%s: dense counts %d+%d tokens, sparse %d+%d", d.Task, d.PromptTokens, d.CompletionTokens,
 				s.PromptTokens, s.CompletionTokens)

@@ -8,13 +8,15 @@ import (
 	"testing"
 )
 
-// Two tasks are run three times. The second item of the second task is right only in the first run, so that this task
-// has 50 % in the other runs. The shares of the other items are the same in every run.
+// Two tasks are run three times. The second item of the second task is exact only in the first run, so that this task
+// has 50 % in the other runs; its final value is always right. The shares of the other items are the same in every run.
 func TestRepeated(t *testing.T) {
 	run := 0
 	s := &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) {
 		if it.Task == "task1" && it.Line == 2 && run > 0 {
-			return Reply{Raw: true, Text: "wrong", Ended: true}, nil
+			r := right(it)
+			r.Text += "!"
+			return r, nil
 		}
 		return right(it), nil
 	}}
@@ -38,6 +40,9 @@ func TestRepeated(t *testing.T) {
 	if want := (Summary{Mean: 2. / 3, Deviation: math.Sqrt(1. / 12), Least: 0.5, Most: 1}); !alike(got.Tasks[1].Exact,
 		want) {
 		t.Errorf("task 1: %+v, want %+v", got.Tasks[1].Exact, want)
+	}
+	if want := (Summary{Mean: 1, Least: 1, Most: 1}); !alike(got.Tasks[1].Final, want) {
+		t.Errorf("final values of task 1: %+v, want %+v", got.Tasks[1].Final, want)
 	}
 	if got.Total.Items != 4 || got.Different != 1 || !alike(got.Total.Exact, Summary{Mean: 5. / 6,
 		Deviation: math.Sqrt(1. / 48), Least: 0.75, Most: 1}) {

@@ -79,8 +79,8 @@ func TestRunCounts(t *testing.T) {
 	if one.Items != 5 || one.Exact != 3 || one.Final != 5 || one.Errors != 0 {
 		t.Errorf("task1: %+v", one)
 	}
-	if all.Items != 8 || all.Exact != 5 || all.Errors != 1 || all.Accuracy() != 5.0/8 || all.Seconds <= 0 ||
-		all.TokensPerSecond <= 0 {
+	if all.Items != 8 || all.Exact != 5 || all.Errors != 1 || all.Accuracy() != 5.0/8 || zero.Seconds <= 0 ||
+		one.Seconds <= 0 || all.Seconds != zero.Seconds+one.Seconds || all.TokensPerSecond <= 0 {
 		t.Errorf("all: %+v", all)
 	}
 	if calls != 8 || last != (Progress{Task: "task1", Done: 8, Items: 8, Exact: 5, Wrong: 3}) {
@@ -145,9 +145,11 @@ func TestRunRefusesNegativeOptions(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	tasks := items(t, 4)
+	cut := func(it *Item) bool { return false } // items whose answers do not end
 	run := func(name string, wrong ...int) *Report {
 		rep, err := Run(t.Context(), &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) {
 			r := right(it)
+			r.Ended = !cut(it)
 			for _, w := range wrong {
 				if it.Line == w {
 					r.Text = "wrong"
@@ -191,6 +193,12 @@ func TestCompare(t *testing.T) {
 		if !strings.Contains(text.String(), s) {
 			t.Errorf("%q is not in\n%s", s, text.String())
 		}
+	}
+	cut = func(it *Item) bool { return it.Line == 3 }
+	long := run("long", 1)
+	if c, err := Compare([]*Report{c.Reports[1], long, run("long too", 1)}, 0); err != nil ||
+		c.Agreement[0][1] != 0.5 || c.Agreement[1][2] != 1 || c.Different != 2 {
+		t.Errorf("an answer that ends and the same text without an end agree: %+v, error %v", c, err)
 	}
 	other, err := Run(t.Context(),
 		&scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) { return right(it), nil }},
