@@ -101,6 +101,9 @@ func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 			if c.longest == 4 && arena.High() != 0 {
 				t.Errorf("a launch that scores nothing takes %d bytes", arena.High())
 			}
+			if n := space.keys.PageTokens; n%4 != 0 || c.name == "prompt" && n < 5 {
+				t.Errorf("space for %d gathered keys, want 5 or more and a multiple of four", n)
+			}
 			out := ints(t, dev, 2, 4, make([]int32, 8)...)
 			dev.products, dev.scores = 0, 0
 			list := kernel.NewBuilder(dev, kernel.Member{})

@@ -62,9 +62,9 @@ func TestExpertsOfAPartWithALimit(t *testing.T) {
 // Matrices of different widths that are next to each other in memory are not one matrix.
 func TestMatricesOfDifferentWidthsAreNotTakenTogether(t *testing.T) {
 	d := calibrate.On(&ref.Device{})
-	whole := tensor(t, 1, 1, 2, 3)
-	narrow, wide := whole.Columns(0, 1), whole.Columns(1, 3)
-	for _, w := range []kernel.Tensor{narrow, wide} {
+	whole := tensor(t, 1, 1, 2, 3, 4)
+	narrow, wide, last := whole.Columns(0, 1), whole.Columns(1, 3), whole.Columns(3, 4)
+	for _, w := range []kernel.Tensor{narrow, wide, last} {
 		m, err := d.Prepare(kernel.Weight{Data: w}, kernel.Projected)
 		if err != nil {
 			t.Fatal(err)
@@ -82,8 +82,11 @@ func TestMatricesOfDifferentWidthsAreNotTakenTogether(t *testing.T) {
 	if got := of(host.Bytes(wide)); !slices.Equal(got, []float32{4, 0}) {
 		t.Errorf("the second matrix: %v", got)
 	}
-	if got := of(host.Bytes(whole)); got != nil {
-		t.Errorf("both together have mean squares %v, want none", got)
+	for name, w := range map[string]kernel.Tensor{"the first two": whole.Columns(0, 3),
+		"the last two": whole.Columns(1, 4)} {
+		if got := of(host.Bytes(w)); got != nil {
+			t.Errorf("%s together have mean squares %v, want none", name, got)
+		}
 	}
 }
 

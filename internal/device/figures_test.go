@@ -56,7 +56,9 @@ func TestPlacementIsPartOfThePagesIdentity(t *testing.T) {
 	if !seen[weights] {
 		t.Error("without a placement the identity is not that of the weights")
 	}
-	for _, id := range []tier.Fingerprint{of(computed, false), of(fetched, false), of(computed, true)} {
+	prompts := placement.Split(2, 4, 0.5, placement.Fetched, placement.Computed)
+	for _, id := range []tier.Fingerprint{of(computed, false), of(fetched, false), of(prompts, false),
+		of(computed, true)} {
 		if seen[id] {
 			t.Error("two placements have equal identities")
 		}

@@ -43,7 +43,9 @@ func TestRemoteChoices(t *testing.T) {
 		"text_offset": [0, 5, 8, 12, 14], "token_logprobs": [null, -1, -2, -4, -8]}}`
 	two := `{"index": 1, "text": "", "logprobs": {"tokens": [], "top_logprobs": null,
 		"text_offset": [0, 5, 10, 16], "token_logprobs": [null, -1, -16, -32]}}`
-	h := fixed(t, 200, `{"choices": [`+two+`,`+one+`], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}`,
+	other := `{"index": 2, "text": "", "logprobs": null}` // of no prompt that was sent
+	h := fixed(t, 200,
+		`{"choices": [`+two+`,`+other+`,`+one+`], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}`,
 		func(req *http.Request, sent map[string]any) {
 			prompts, _ := sent["prompt"].([]any)
 			if req.URL.Path != "/v1/completions" || sent["echo"] != true || sent["add_special_tokens"] != false ||

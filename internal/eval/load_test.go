@@ -63,7 +63,7 @@ func TestShippedTasks(t *testing.T) {
 
 func TestLoadChoosesByPattern(t *testing.T) {
 	dir := fstest.MapFS{"word1.jsonl": {Data: []byte(goodLine)},
-		"word2.jsonl.gz": {Data: zipped(t, goodLine+"\n\n"+goodLine+"\n")}, "tool.jsonl": {Data: []byte(goodLine)},
+		"word2.jsonl.gz": {Data: zipped(t, goodLine+"\n\n \t\n"+goodLine+"\n")}, "tool.jsonl": {Data: []byte(goodLine)},
 		"notes.txt": {}, "sub/x.jsonl": {}}
 	for _, c := range []struct{ patterns, want string }{
 		{"", "tool word1 word2"},
@@ -84,7 +84,7 @@ func TestLoadChoosesByPattern(t *testing.T) {
 		}
 	}
 	tasks, err := Load(dir, "word2")
-	if err != nil || len(tasks[0].Items) != 2 || tasks[0].Items[1].Line != 3 {
+	if err != nil || len(tasks[0].Items) != 2 || tasks[0].Items[1].Line != 4 {
 		t.Errorf("word2.jsonl.gz: %+v, %v", tasks, err)
 	}
 	for _, patterns := range []string{"sums", "[", "notes"} {

@@ -10,7 +10,7 @@ import (
 )
 
 // Every chunk begins with the tokens that begin a text, and the tokens after its middle are scored. The standard error
-// of the entropy is the sample standard deviation of the tokens' log probabilities, divided by the root of their number.
+// of the entropy is the sample standard deviation of the log probabilities, divided by the root of their number.
 func TestPerplexityOfChunks(t *testing.T) {
 	e := open(t, plan.Policy{})
 	text := strings.Repeat("A garden has seven trees and two birds. ", 8)

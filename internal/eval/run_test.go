@@ -101,6 +101,9 @@ func TestRunCounts(t *testing.T) {
 			t.Errorf("%q is not in\n%s", s, text.String())
 		}
 	}
+	if got := listed(3, 8, 3); got != "3 of 8 items:" {
+		t.Errorf("all wrong items are listed as %q", got)
+	}
 }
 
 func TestRunKeepsToItsConcurrency(t *testing.T) {

@@ -292,6 +292,30 @@ func TestRanksThatAllFailGoOn(t *testing.T) {
 	}
 }
 
+// A rank that fails after a pass in which all ranks failed ends the pass of the others at once.
+func TestARankThatFailsAfterAllFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := openBare(t, 3, Options{Timeout: time.Minute})
+		if err := reduce(t, g, func(int) error { return errFault }); errors.Is(err, kernel.ErrLost) {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		err := reduce(t, g, func(r int) error {
+			if r == 1 {
+				return errFault
+			}
+			return nil
+		})
+		wantLost(t, "one rank fails", err, "rank 1 of 3 (ref)", errFault.Error())
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("the other ranks waited for %v", took)
+		}
+		if err := g.Close(); err != nil {
+			t.Log(err)
+		}
+	})
+}
+
 // Calls of two ranks are one operation only if the operation, the type and the shape of their tensors are equal; rows
 // may be apart.
 func TestWhichCallsAreOneOperation(t *testing.T) {

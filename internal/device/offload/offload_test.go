@@ -509,6 +509,15 @@ func TestTooLittleMemory(t *testing.T) {
 	if err := tried.Fits(tried.Used()); tried.Used() != 9*each || !errors.Is(err, kernel.ErrMemory) {
 		t.Errorf("%d bytes are counted, want %d; error %v", tried.Used(), 9*each, err)
 	}
+	// Scales and zero points count, too.
+	w.Methods = methods(t, "rrrrrc", "rrrrrc")
+	last := &w.Down[len(w.Down)-1]
+	last.Scale = kernel.Tensor{DType: kernel.F32, Rows: 3, Cols: 5}
+	last.Zero = kernel.Tensor{DType: kernel.U8, Rows: 3, Cols: 7}
+	more := h.DryRun()
+	if _, err := more.Prepare(0, w); err != nil || more.Used() != each+3*5*4+3*7 {
+		t.Errorf("%d bytes are counted, want %d; error %v", more.Used(), each+3*5*4+3*7, err)
+	}
 }
 
 // Unsupported arguments are refused with an error that states what is supported.

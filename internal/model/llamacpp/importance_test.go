@@ -195,7 +195,8 @@ func TestImportanceWeighsErrors(t *testing.T) {
 	}
 	for what, bad := range map[string]inputs{
 		"another width": {name, make([]float32, 8*128), x.counts}, "another model": {"blk.99.x", x.sums, x.counts},
-		"fewer experts": {name, make([]float32, 4*256), x.counts[:4]}} {
+		"fewer experts": {name, make([]float32, 4*256), x.counts[:4]},
+		"more experts":  {name, make([]float32, 9*256), append(x.counts[:8:8], 1)}} {
 		for i := range bad.sums {
 			bad.sums[i] = 1
 		}

@@ -197,19 +197,36 @@ func TestTypesOfAMix(t *testing.T) {
 	}
 }
 
-// In q2_k only experts have two bits; the report has the bytes and the error of each class.
+// In q2_k only experts have two bits; the report has the bytes, the error and the number of matrices of each class.
 func TestReportOfAMix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.gguf")
 	report, err := llamacpp.Write(context.Background(), path, models(t)["builtin"], llamacpp.MixQ2K, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	experts := 0
+	for _, x := range f.Tensors {
+		if strings.Contains(x.Name, "_exps.") {
+			experts -= x.Shape[0]
+		}
+	}
 	errs := map[string]float64{}
 	for _, l := range report {
+		if l.Class == "experts" {
+			experts += l.Matrices
+		}
 		if l.Bytes <= 0 {
 			t.Errorf("%+v", l)
 		}
 		errs[l.Class+" "+l.Type] = l.Error
+	}
+	if experts != 0 {
+		t.Errorf("the report has %+d matrices of experts, compared with the file", experts)
 	}
 	if two, four := errs["experts Q2_K"], errs["attention Q4_K"]; !(two > 0.15 && two < 0.4) ||
 		!(four > 0.03 && four < 0.1) {

@@ -219,3 +219,9 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 		}
 	}
 }
+
+// The cache and the states have the computed sizes, with and without the drafting layer.
+func TestMemoryIsAsComputed(t *testing.T) {
+	steps.Memory[*next.Model](t, testmodel.Next(t), plan.Policy{KV: "f32"}, 0)
+	steps.Memory[*next.Model](t, testmodel.NextDraft(t), plan.Policy{KV: "bf16"}, 5)
+}

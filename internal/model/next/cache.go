@@ -70,7 +70,11 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	if m.drafts(cfg) {
 		verified = cfg.N
 	}
-	return SizesOf(m.config, main, index, cfg.Page, verified)
+	s := SizesOf(m.config, main, index, cfg.Page, verified)
+	if m.draft != nil && verified == 1 {
+		s.State += hybrid.RingBytes // states have a ring for the drafting layer, whether it is used or not
+	}
+	return s
 }
 
 // Allocate makes the pools of every layer, with as many window pages as pages.

@@ -8,14 +8,16 @@ import (
 	"sparrow/plan"
 )
 
-// A drafting pass can continue the rows of a pass that succeeded, but not those of a failed pass.
+// A drafting pass can continue the rows of a pass that succeeded, but not those of a pass that failed or was refused,
+// nor those of a pass before it.
 func TestFailedPassesAreNotContinued(t *testing.T) {
-	w := &workspace{}
-	p := pass{work: w, plan: &plan.Plan{Rows: 3}}
+	w := &workspace{m: &Model{}}
+	p := pass{m: w.m, work: w, plan: &plan.Plan{Rows: 3}}
+	s := &target{pass: p}
 	passes := map[string]struct {
 		model.Pass
 		rows *int
-	}{"the target": {&target{pass: p}, &w.streams.rows}, "the drafting block": {&draft{pass: p}, &w.drafted.rows}}
+	}{"the target": {s, &w.streams.rows}, "the drafting block": {&draft{pass: p}, &w.drafted.rows}}
 	for name, x := range passes {
 		if x.Ended(errors.New("fault")); *x.rows != 0 {
 			t.Errorf("%s: %d rows of a pass that failed can be continued", name, *x.rows)
@@ -23,5 +25,8 @@ func TestFailedPassesAreNotContinued(t *testing.T) {
 		if x.Ended(nil); *x.rows != 3 {
 			t.Errorf("%s: %d rows can be continued, want 3", name, *x.rows)
 		}
+	}
+	if err := s.Prepare(&model.Input{}, nil); err == nil || w.streams.rows != 0 {
+		t.Errorf("%d rows can be continued after a pass that was refused with %v", w.streams.rows, err)
 	}
 }

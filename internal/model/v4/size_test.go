@@ -8,7 +8,6 @@ import (
 	"sparrow/internal/model/v4"
 	"sparrow/internal/testkit/steps"
 	"sparrow/internal/testmodel"
-	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/plan"
 )
@@ -48,62 +47,13 @@ func TestSizesOfTheReleasedModels(t *testing.T) {
 	}
 }
 
-// The computed sizes equal the sizes that a loaded model allocates.
-func TestSizesAreWhatIsAllocated(t *testing.T) {
-	m := steps.Open[*v4.Model](t, oracle, "cpu")
+// The cache and the states have the computed sizes: with each layout, with a drafting block, and with drafting stages.
+func TestMemoryIsAsComputed(t *testing.T) {
 	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "fp8", FP4Index: true}, {KV: "f32"}} {
-		b := steps.New(t, m, p)
-		if err := m.AllocateWindows(&b.Config, 5, 3); err != nil {
-			t.Fatal(err)
-		}
-		bytes := 0
-		for _, layer := range m.Pools() {
-			for _, pool := range layer {
-				bytes += pool.Mem.Rows * pool.Mem.Cols
-			}
-		}
-		tails := 3 * 2 * 4 * (8192 + 2048) // two layers have ratio 4
-		page, window := m.PageBytes(&b.Config)-m.WindowBytes(&b.Config), m.WindowBytes(&b.Config)
-		if want := int(5*page + 3*window); bytes+tails != want {
-			t.Errorf("%+v: %d bytes are allocated, %d computed", p, bytes+tails, want)
-		}
+		steps.Memory[*v4.Model](t, oracle, p, 0)
 	}
-}
-
-// weighed is a device that counts the memory that is allocated.
-type weighed struct {
-	kernel.Device
-	bytes int64
-}
-
-func (w *weighed) Alloc(n int64) (kernel.Buffer, error) {
-	w.bytes += n
-	return w.Device.Alloc(n)
-}
-
-func (w *weighed) Free(b kernel.Buffer) {
-	w.bytes -= b.Len()
-	w.Device.Free(b)
+	steps.Memory[*v4.Model](t, testmodel.V4Draft(t), plan.Policy{KV: "fp8"}, 3)
+	steps.Memory[*v4.Model](t, testmodel.V4Spark(t), plan.Policy{KV: "fp8"}, 6)
 }
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
-
-// A state has the computed number of bytes, including the ring of the drafting block if that is used.
-func TestStatesAreAsLargeAsComputed(t *testing.T) {
-	for _, drafts := range []int{0, 3} {
-		dev := &weighed{Device: steps.Device(t, "cpu")}
-		m := steps.OpenOn[*v4.Model](t, testmodel.V4Draft(t), dev)
-		p := plan.Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: drafts}}
-		cfg := steps.New(t, m, p).Config
-		if err := m.Reserve(20); err != nil {
-			t.Fatal(err)
-		}
-		before := dev.bytes
-		if err := m.Reserve(36); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := dev.bytes-before, 16*m.StateBytes(&cfg); got != want {
-			t.Errorf("%d drafts: 16 states take %d bytes, computed %d", drafts, got, want)
-		}
-	}
-}

@@ -6,7 +6,10 @@ import (
 	"sparrow/internal/attn/dual"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/v41"
+	"sparrow/internal/testkit/steps"
+	"sparrow/internal/testmodel"
 	"sparrow/layout"
+	"sparrow/plan"
 )
 
 // Every layer has a window page. Every layer that compresses adds its entries and indexer keys, and a ring of raw rows
@@ -33,4 +36,10 @@ func TestSizesAddUpLayers(t *testing.T) {
 			t.Errorf("%+v, want %+v", x.got, x.want)
 		}
 	}
+}
+
+// The cache and the states have the computed sizes, with and without drafting stages.
+func TestMemoryIsAsComputed(t *testing.T) {
+	steps.Memory[*v41.Model](t, testmodel.V41(t), plan.Policy{KV: "f32"}, 0)
+	steps.Memory[*v41.Model](t, testmodel.V41Spark(t), plan.Policy{KV: "fp8"}, 6)
 }

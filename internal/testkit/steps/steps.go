@@ -77,6 +77,12 @@ func OpenOn[M Model](t *testing.T, dir string, dev kernel.Device) M {
 // New returns a bench for the configuration that a policy resolves to.
 func New(t *testing.T, m Model, p plan.Policy) *Bench {
 	t.Helper()
+	return Of(t, m, resolve(t, m, p), Limits)
+}
+
+// resolve returns the configuration of a model that a policy resolves to.
+func resolve(t *testing.T, m Model, p plan.Policy) plan.Config {
+	t.Helper()
 	hw, err := model.Hardware(m.Device())
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +91,7 @@ func New(t *testing.T, m Model, p plan.Policy) *Bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Of(t, m, cfg, Limits)
+	return cfg
 }
 
 // Of returns a bench of a resolved configuration. Only the latest bench of a model can be used, because the cache of
