@@ -29,7 +29,7 @@ func (t *Tier) AccumulateBF16(y []float32, ldy int, x []float32, ldx, m int, w [
 func (t *Tier) AccumulateFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, d, c int, scale []float32,
 	ldScale, row0 int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: c, k: d}
-	s := blockScale{s: scale, ld: ldScale, row0: row0}
+	s := inBlocks128(scale, ldScale, row0)
 	if p.open("AccumulateFP8", len(w)) {
 		needScales("AccumulateFP8", s, d, c)
 		t.ops.accumulateFP8(p, w, s)

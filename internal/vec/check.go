@@ -38,6 +38,6 @@ func needScales(method string, s blockScale, rows, cols int) {
 	if rows == 0 || cols == 0 {
 		return
 	}
-	bands := (s.row0+rows-1)/scaleBlock + 1
-	needMatrix(method, "scale", len(s.s), bands, (cols-1)/scaleBlock+1, s.ld)
+	bands := (s.row0+rows-1)/s.rows + 1
+	needMatrix(method, "scale", len(s.s), bands, (cols-1)/s.cols+1, s.ld)
 }

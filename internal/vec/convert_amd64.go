@@ -14,40 +14,32 @@ func (s *vectors) widenE4M3(dst []float32, src []byte, scale float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	sc.scale[0] = scale
-	s.widenWith(sc, dst, src, sc.scale[:], 0)
+	s.widenWith(sc, dst, src, blocks{sc.scale[:], oneBlock})
 }
 
 func (s *vectors) widenGroups(dst []float32, src []byte, scales Groups, size int) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	sc.groups = scales
-	switch {
-	case size == scaleBlock:
-		s.widenWith(sc, dst, src, sc.groups[:], 1)
-	case size%s.lanes == 0 && len(dst)%size == 0:
-		s.widenEqual(sc, dst, src, size)
-	default:
-		for i, at := 0, 0; at < len(dst); i, at = i+1, at+size {
-			to := min(at+size, len(dst))
-			s.widenWith(sc, dst[at:to], src[at:to], sc.groups[i:], 0)
-		}
+	if size%s.lanes == 0 && blockCall%size == 0 {
+		s.widenWith(sc, dst, src, blocks{sc.groups[:], size})
+		return
+	}
+	for i, at := 0, 0; at < len(dst); i, at = i+1, at+size {
+		to := min(at+size, len(dst))
+		s.widenWith(sc, dst[at:to], src[at:to], blocks{sc.groups[i:], oneBlock})
 	}
 }
 
-// widenEqual widens groups of whole registers, with one kernel call for each group. The arguments that the calls share
-// are set once.
-func (s *vectors) widenEqual(sc *scratch, dst []float32, src []byte, size int) {
-	v := &sc.vec
-	v.s, v.steps, v.stride = 256, size/s.lanes, 0
-	for i := 0; len(dst) > 0; i++ {
-		v.dst, v.a, v.b = at(dst, 0), at(src, 0), at(sc.groups[:], i)
-		runKernel(s.kernels.widenE4M3, v)
-		if sawNaN(&v.codes) {
-			restoreNaN(dst[:size], src[:size])
-		}
-		dst, src = dst[size:], src[size:]
-	}
+// blocks are the scales of a row of codes: s[i] is the scale of the elements from size*i on. size is whole registers
+// and divides blockCall.
+type blocks struct {
+	s    []float32
+	size int
 }
+
+// oneBlock is the size of blocks for rows with one scale.
+const oneBlock = 1 << 30
 
 func (s *vectors) narrowBF16(dst []byte, src []float32) {
 	sc := takeScratch()
@@ -69,27 +61,22 @@ func (s *vectors) widenBF16With(sc *scratch, dst []float32, src []byte) {
 	widenBF16Go(dst[done:], src[2*done:])
 }
 
-// widenFP8With widens a row of block-scaled weights; scales[i] is the scale of the elements from 128*i on.
-func (s *vectors) widenFP8With(sc *scratch, dst []float32, src []byte, scales []float32) {
-	s.widenWith(sc, dst, src, scales, 1)
-}
-
-// widenWith widens e4m3 codes; scales[i*step] is the scale of the elements from 128*i on. Kernel and Go both round the
-// product with the scale once. The kernel reads NaN codes as numbers and reports that it has read some.
-func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, scales []float32, step int) {
+// widenWith widens e4m3 codes. Kernel and Go both round the product with the scale once. The kernel reads NaN codes as
+// numbers and reports that it has read some.
+func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, b blocks) {
 	v := &sc.vec
 	whole := len(dst) / s.lanes * s.lanes
 	for from := 0; from < whole; from += blockCall {
 		to := min(from+blockCall, whole)
-		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4*step
-		v.dst, v.a, v.b = at(dst, from), at(src, from), at(scales, from/scaleBlock*step)
+		v.s, v.steps, v.each = 256, (to-from)/s.lanes, b.size/s.lanes
+		v.dst, v.a, v.b = at(dst, from), at(src, from), at(b.s, from/b.size)
 		runKernel(s.kernels.widenE4M3, v)
 		if sawNaN(&v.codes) {
 			restoreNaN(dst[from:to], src[from:to])
 		}
 	}
 	for i := whole; i < len(dst); i++ {
-		dst[i] = e4m3[src[i]] * scales[i/scaleBlock*step]
+		dst[i] = e4m3[src[i]] * b.s[i/b.size]
 	}
 }
 
@@ -97,14 +84,14 @@ func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, scales []flo
 // microseconds.
 const blockCall = 64 * scaleBlock
 
-// scaleExact writes x times a power of two for each block of 128, times the 2^8 that the e4m3 decoder leaves out. It
-// reports whether every product is exact. len(x) is a number of whole registers.
-func (s *vectors) scaleExact(sc *scratch, dst, x, scales []float32) bool {
+// scaleExact writes x times a power of two for each block, times the 2^8 that the e4m3 decoder leaves out. It reports
+// whether every product is exact. len(x) is a number of whole registers.
+func (s *vectors) scaleExact(sc *scratch, dst, x []float32, b blocks) bool {
 	v := &sc.vec
 	for from := 0; from < len(x); from += blockCall {
 		to := min(from+blockCall, len(x))
-		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4
-		v.dst, v.a, v.b = at(dst, from), at(x, from), at(scales, from/scaleBlock)
+		v.s, v.steps, v.each = 256, (to-from)/s.lanes, b.size/s.lanes
+		v.dst, v.a, v.b = at(dst, from), at(x, from), at(b.s, from/b.size)
 		runKernel(s.kernels.scaleExact, v)
 		if v.nan != 0 {
 			v.nan = 0

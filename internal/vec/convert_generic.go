@@ -32,11 +32,12 @@ func widenGroupsGo(dst []float32, src []byte, scales Groups, size int) {
 	}
 }
 
-// widenRowGo widens one row of block-scaled e4m3 weights; scales[i] is the scale of the columns from 128*i on.
-func widenRowGo(dst []float32, src []byte, scales []float32) {
-	for at := 0; at < len(src); at += scaleBlock {
-		end := min(at+scaleBlock, len(src))
-		widenE4M3Go(dst[at:end], src[at:end], scales[at/scaleBlock])
+// widenRowGo widens row r of block-scaled e4m3 weights.
+func widenRowGo(dst []float32, src []byte, scale blockScale, r int) {
+	scales := scale.row(r)
+	for at := 0; at < len(src); at += scale.cols {
+		end := min(at+scale.cols, len(src))
+		widenE4M3Go(dst[at:end], src[at:end], scales[at/scale.cols])
 	}
 }
 

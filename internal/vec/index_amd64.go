@@ -35,12 +35,12 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	is.grow(len(w))
-	s.vec.widenWith(sc, is.q, q, unitScale[:], 0)
+	s.vec.widenWith(sc, is.q, q, blocks{unitScale[:], oneBlock})
 	for first := 0; first < len(scores); first += indexBlock {
 		n := min(indexBlock, len(scores)-first)
 		p := product{y: is.products, ldy: indexBlock, x: is.q, ldx: IndexDim, m: len(w), n: n, k: IndexDim}
 		codes := weights{format: formatFP8, b: keys[first*IndexDim:][:n*IndexDim], ld: IndexDim,
-			scale: blockScale{s: unitScale[:]}}
+			scale: blockScale{s: unitScale[:], rows: oneBlock, cols: oneBlock}}
 		if len(w) < s.panelMR {
 			s.matMulRows(sc, &p, &codes)
 		} else {
@@ -137,7 +137,7 @@ func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	c.q = sized(&c.q, len(q))
-	c.isa.vec.widenWith(sc, c.q, q, halfUnit[:], 0)
+	c.isa.vec.widenWith(sc, c.q, q, blocks{halfUnit[:], oneBlock})
 	for first := 0; first < len(scores); first += indexBlock {
 		lines, widen := c.block(first / indexBlock)
 		if widen {

@@ -91,7 +91,8 @@ type rowsArgs struct {
 	next         int            // bytes between groups; their results are adjacent
 	groups       int            // groups of weight rows; the kernel counts it down
 	steps        int            // whole registers along k
-	scale        unsafe.Pointer // e4m3: scales of these rows, one per 128 columns
+	scale        unsafe.Pointer // e4m3: scales of these rows, one per block of columns
+	each         int            // e4m3: registers of x of a block
 	bias         float32        // e4m3: the factor that undoes the decoder's 2^-8
 	xTail, wTail unsafe.Pointer // last elements of k as zero-padded registers; only with one group
 	codes        [16]uint32     // e4m3, out: largest codes read, four to a word, without signs
@@ -127,7 +128,8 @@ type vecArgs struct {
 	dst, a, b unsafe.Pointer
 	steps     int
 	s         float32
-	stride    int         // widenE4M3, scaleExact: bytes between two scales in b; rotations: between heads
+	stride    int         // rotations: bytes between heads
+	each      int         // widenE4M3, scaleExact: registers of a block with one scale
 	nan       int         // maximum: lanes with a NaN; scaleExact: lanes that rounded
 	acc       [16]float32 // running vector of a reduction
 	codes     [16]uint32  // widenE4M3, out: largest codes read, as in rowsArgs

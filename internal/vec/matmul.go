@@ -42,9 +42,39 @@ func (t *Tier) MatMulF16(y []float32, ldy int, x []float32, ldx, m int, w []byte
 func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []float32,
 	ldScale, row0 int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
-	s := blockScale{s: scale, ld: ldScale, row0: row0}
+	s := inBlocks128(scale, ldScale, row0)
 	if p.ready("MatMulFP8", len(w), n, k) {
 		needScales("MatMulFP8", s, n, k)
+		t.ops.matMulFP8(p, w, s)
+	}
+}
+
+// FP8Blocks are the scales of e4m3 weights in blocks of Rows x Cols:
+//
+//	value[n][k] = e4m3(w[n][k]) · Scale[(Row0+n)/Rows*Ld + k/Cols]
+type FP8Blocks struct {
+	Scale      []float32
+	Ld         int
+	Row0       int // index of the first row of the weights in the full matrix
+	Rows, Cols int
+}
+
+// Whole reports whether blocks have as many columns as [Tier.MatMulFP8Blocks] needs: whole registers, and a divisor of
+// the columns that are packed at a time.
+func (b FP8Blocks) Whole() bool { return b.Cols%16 == 0 && 1024%b.Cols == 0 }
+
+// MatMulFP8Blocks is [Tier.MatMulFP8] with weights in blocks of another size. The result is bitwise equal to that with
+// the widened weights in every tier.
+func (t *Tier) MatMulFP8Blocks(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, b FP8Blocks) {
+	const method = "MatMulFP8Blocks"
+	if b.Rows < 1 || !b.Whole() {
+		panic(fmt.Sprintf("vec: %s: blocks of %d x %d, want columns that are a multiple of 16 and divide 1024", method,
+			b.Rows, b.Cols))
+	}
+	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
+	s := blockScale{s: b.Scale, ld: b.Ld, row0: b.Row0, rows: b.Rows, cols: b.Cols}
+	if p.ready(method, len(w), n, k) {
+		needScales(method, s, n, k)
 		t.ops.matMulFP8(p, w, s)
 	}
 }

@@ -107,7 +107,7 @@ func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	if w.format != formatFP8 || whole == 0 {
 		return plain
 	}
-	scales := w.scale.row(j)[:(whole-1)/scaleBlock+1]
+	scales := w.scale.row(j)[:(whole-1)/w.scale.cols+1]
 	if slices.ContainsFunc(scales, notPowerOfTwo) {
 		return plain
 	}
@@ -116,7 +116,7 @@ func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	}
 	scaled := factor{x: sc.xScaled[:p.m*whole], ldx: whole, kernels: &s.rowsCode}
 	for i := range p.m {
-		if !s.vec.scaleExact(sc, scaled.x[i*whole:][:whole], p.x[i*p.ldx:][:whole], scales) {
+		if !s.vec.scaleExact(sc, scaled.x[i*whole:][:whole], p.x[i*p.ldx:][:whole], blocks{scales, w.scale.cols}) {
 			return plain
 		}
 	}
@@ -138,7 +138,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows 
 	a.steps = p.k / s.vec.lanes
 	a.xTail, a.wTail = nil, nil
 	if w.format == formatFP8 {
-		a.scale, a.bias = at(w.scale.row(c.j), 0), 256
+		a.scale, a.bias, a.each = at(w.scale.row(c.j), 0), 256, w.scale.cols/s.vec.lanes
 	}
 	kernel := f.kernels[rows-1][0]
 	if c.rows == 1 {

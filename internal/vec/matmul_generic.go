@@ -40,7 +40,7 @@ func matMulFP8Go(p product, w []byte, s blockScale) {
 	defer wideRows.put(buf)
 	row := sized(buf, p.k)
 	for j := range p.n {
-		widenRowGo(row, w[j*p.ldw:][:p.k], s.row(j))
+		widenRowGo(row, w[j*p.ldw:][:p.k], s, j)
 		p.column(j, row)
 	}
 }
@@ -126,7 +126,7 @@ func accumulateFP8Go(p product, w []byte, s blockScale) {
 	defer wideRows.put(buf)
 	row := sized(buf, p.n)
 	for d := range p.k {
-		widenRowGo(row, w[d*p.ldw:][:p.n], s.row(d))
+		widenRowGo(row, w[d*p.ldw:][:p.n], s, d)
 		p.addRow(d, row)
 	}
 }

@@ -416,3 +416,37 @@ func TestShortSlicesPanicBeforeAnyWork(t *testing.T) {
 		})
 	}
 }
+
+// Products with weights in blocks of any size are bitwise those with the widened weights, for scales that are powers of
+// two and for others, and for values of x that a scale would make subnormal.
+func TestMatMulFP8Blocks(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := newRand(52)
+		for _, b := range []FP8Blocks{{Rows: 32, Cols: 32, Row0: 7}, {Rows: 5, Cols: 16}, {Rows: 1, Cols: 256},
+			{Rows: 128, Cols: 128, Row0: 1}} {
+			for _, s := range [][3]int{{1, 1, 5}, {1, 70, 160}, {2, 9, 1100}, {13, 45, 64}, {4, 33, 100}} {
+				m, n, k := s[0], s[1], s[2]
+				b.Ld = (k-1)/b.Cols + 1
+				for _, power := range []bool{true, false} {
+					x, w := normals(r, m*k), numbersE4M3(r, n*k)
+					b.Scale = make([]float32, ((b.Row0+n-1)/b.Rows+1)*b.Ld)
+					for i := range b.Scale {
+						if b.Scale[i] = r.Float32() + 1; power {
+							b.Scale[i] = float32(math.Ldexp(1, r.IntN(12)-8))
+						}
+					}
+					if m == 4 {
+						x[k+3], b.Scale[0] = 0x1.23p-120, 0x1p-20
+					}
+					wide, y, want := make([]float32, n*k), make([]float32, m*n), make([]float32, m*n)
+					for i, code := range w {
+						wide[i] = e4m3[code] * b.Scale[(b.Row0+i/k)/b.Rows*b.Ld+i%k/b.Cols]
+					}
+					tier.MatMulFP8Blocks(y, n, x, k, m, w, k, n, k, b)
+					tier.MatMulF32(want, n, x, k, m, wide, k, n, k)
+					wantSame(t, fmt.Sprintf("blocks of %d x %d, shape %v", b.Rows, b.Cols, s), y, want)
+				}
+			}
+		}
+	})
+}

@@ -126,7 +126,7 @@ func neonMatMulFP8(p product, w []byte, scale blockScale) {
 		cut := p
 		cut.y, cut.n = p.y[j:], min(neonBand, p.n-j)
 		for r := range cut.n {
-			widenRowGo(wide[r*p.k:][:p.k], w[(j+r)*p.ldw:][:p.k], scale.row(j+r))
+			widenRowGo(wide[r*p.k:][:p.k], w[(j+r)*p.ldw:][:p.k], scale, j+r)
 		}
 		s.matMul(&cut, neonF32(wide, p.k))
 	}
@@ -232,7 +232,7 @@ func neonAccumulateFP8(p product, w []byte, scale blockScale) {
 		cut := p
 		cut.x, cut.k, cut.ldw = p.x[d:], min(neonBand, p.k-d), p.n
 		for r := range cut.k {
-			widenRowGo(wide[r*p.n:][:p.n], w[(d+r)*p.ldw:][:p.n], scale.row(d+r))
+			widenRowGo(wide[r*p.n:][:p.n], w[(d+r)*p.ldw:][:p.n], scale, d+r)
 		}
 		s.accumulateF32(&cut, wide)
 	}

@@ -2,6 +2,7 @@ package vec
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -55,12 +56,16 @@ func BenchmarkPackedRows(b *testing.B) {
 			t.MulGroups(c, w)
 		}})
 	}
-	ones := make([]float32, part/k/scaleBlock*k/scaleBlock)
+	ones := make([]float32, part/k/32*k/32)
 	for i := range ones {
 		ones[i] = 1
 	}
 	list = append(list, packedWeights{"e4m3", QuantBytes, k, func(t *Tier, c BlockCut, data []byte) {
 		t.MatMulFP8(c.Y, c.Ldy, x, k, c.M1, data, k, c.N, k, ones, k/scaleBlock, 0)
+	}})
+	list = append(list, packedWeights{"e4m3 32x32", QuantBytes, k, func(t *Tier, c BlockCut, data []byte) {
+		t.MatMulFP8Blocks(c.Y, c.Ldy, x, k, c.M1, data, k, c.N, k, FP8Blocks{Scale: ones, Ld: k / 32, Rows: 32,
+			Cols: 32})
 	}})
 	for _, w := range list {
 		fillPacked(w, bytes)
@@ -120,7 +125,7 @@ func fillPacked(w packedWeights, to []byte) {
 	r, some := newRand(52), to[:64*w.bytes]
 	for i := range some {
 		some[i] = byte(r.Uint32())
-		if w.name == "e4m3" {
+		if strings.HasPrefix(w.name, "e4m3") {
 			some[i] &^= 1 // not NaN
 		}
 	}

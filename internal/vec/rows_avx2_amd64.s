@@ -861,9 +861,9 @@ block50:
 	TESTQ R12, R12
 	JLE blocksdone52
 	MOVQ R12, R15
-	CMPQ R15, $16
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full51
-	MOVQ $16, R15
+	MOVQ rowsArgs_each(AX), R15
 full51:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Y14
@@ -1043,9 +1043,9 @@ block59:
 	TESTQ R12, R12
 	JLE blocksdone61
 	MOVQ R12, R15
-	CMPQ R15, $16
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full60
-	MOVQ $16, R15
+	MOVQ rowsArgs_each(AX), R15
 full60:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Y14
@@ -1150,9 +1150,9 @@ block68:
 	TESTQ R12, R12
 	JLE blocksdone70
 	MOVQ R12, R15
-	CMPQ R15, $16
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full69
-	MOVQ $16, R15
+	MOVQ rowsArgs_each(AX), R15
 full69:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Y14
@@ -1363,9 +1363,9 @@ block77:
 	TESTQ R12, R12
 	JLE blocksdone79
 	MOVQ R12, R15
-	CMPQ R15, $16
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full78
-	MOVQ $16, R15
+	MOVQ rowsArgs_each(AX), R15
 full78:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Y14

@@ -2371,9 +2371,9 @@ block98:
 	TESTQ R12, R12
 	JLE blocksdone100
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full99
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full99:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30
@@ -2598,9 +2598,9 @@ block107:
 	TESTQ R12, R12
 	JLE blocksdone109
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full108
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full108:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30
@@ -2723,9 +2723,9 @@ block116:
 	TESTQ R12, R12
 	JLE blocksdone118
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full117
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full117:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30
@@ -3000,9 +3000,9 @@ block125:
 	TESTQ R12, R12
 	JLE blocksdone127
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full126
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full126:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30
@@ -3150,9 +3150,9 @@ block134:
 	TESTQ R12, R12
 	JLE blocksdone136
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full135
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full135:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30
@@ -3415,9 +3415,9 @@ block143:
 	TESTQ R12, R12
 	JLE blocksdone145
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full144
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full144:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30
@@ -3570,9 +3570,9 @@ block152:
 	TESTQ R12, R12
 	JLE blocksdone154
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full153
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full153:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30
@@ -3875,9 +3875,9 @@ block161:
 	TESTQ R12, R12
 	JLE blocksdone163
 	MOVQ R12, R15
-	CMPQ R15, $8
+	CMPQ R15, rowsArgs_each(AX)
 	JLE full162
-	MOVQ $8, R15
+	MOVQ rowsArgs_each(AX), R15
 full162:
 	SUBQ R15, R12
 	VBROADCASTSS (R13), Z30

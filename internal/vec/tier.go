@@ -154,18 +154,24 @@ type product struct {
 	k   int
 }
 
-// scaleBlock is the side of the square of e4m3 weights that share one scale.
+// scaleBlock is the side of the square of e4m3 weights that share one scale in most checkpoints.
 const scaleBlock = 128
 
-// blockScale finds the scales of a cut of a larger matrix: element (r, c) of the cut has the scale s[(row0+r)/128*ld +
-// c/128].
+// blockScale finds the scales of a cut of a larger matrix: element (r, c) of the cut has the scale
+// s[(row0+r)/rows*ld + c/cols].
 type blockScale struct {
-	s    []float32
-	ld   int
-	row0 int
+	s          []float32
+	ld         int
+	row0       int
+	rows, cols int // of a block
 }
 
-// row returns the scales of one row of the cut: element i is the scale of the columns from 128*i on.
+// row returns the scales of one row of the cut: element i is the scale of the columns from cols*i on.
 func (b blockScale) row(r int) []float32 {
-	return b.s[(b.row0+r)/scaleBlock*b.ld:]
+	return b.s[(b.row0+r)/b.rows*b.ld:]
+}
+
+// inBlocks128 returns the scales of weights in blocks of 128 x 128.
+func inBlocks128(scale []float32, ld, row0 int) blockScale {
+	return blockScale{s: scale, ld: ld, row0: row0, rows: scaleBlock, cols: scaleBlock}
 }

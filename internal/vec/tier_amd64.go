@@ -59,6 +59,10 @@ func amxTier() *Tier {
 		packedOnce(&p, InOrder, func(c Cut) { tiledBF16(c, w, p.ldw) })
 	}
 	t.ops.matMulFP8 = func(p product, w []byte, s blockScale) {
+		if s.rows != scaleBlock || s.cols != scaleBlock {
+			t.ops.whole.fp8(p, w, s)
+			return
+		}
 		packedOnce(&p, Halves, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
 	}
 	t.ops.matMulFP4 = func(p product, w, scale []byte, ldScale int) {

@@ -27,7 +27,7 @@ func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
 // TiledFP8 multiplies packed columns by e4m3 weights; see [Tier.MatMulFP8] for
 // the scales.
 func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0 int) {
-	s := blockScale{s: scale, ld: ldScale, row0: row0}
+	s := inBlocks128(scale, ldScale, row0)
 	if readyCut(t, "TiledFP8", &c, Halves, len(w), c.X.k, ldw) {
 		needScales("TiledFP8", s, c.N, c.X.k)
 		t.ops.tiled.fp8(c, w, ldw, s)

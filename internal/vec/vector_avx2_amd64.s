@@ -517,7 +517,7 @@ loop9:
 	RET
 
 // func widenE4M3avx2(a *vecArgs)
-// dst = a*b, from e4m3, one b per 128; s is 256.
+// dst = a*b, from e4m3, one b per block; s is 256.
 TEXT ·widenE4M3avx2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -530,15 +530,15 @@ TEXT ·widenE4M3avx2(SB), NOSPLIT, $0-8
 	VPXOR Y12, Y12, Y12
 block13:
 	MOVQ CX, R8
-	CMPQ R8, $16
+	CMPQ R8, vecArgs_each(AX)
 	JLE full14
-	MOVQ $16, R8
+	MOVQ vecArgs_each(AX), R8
 full14:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
 	VMULPS Y0, Y15, Y15
-	ADDQ vecArgs_stride(AX), DX
+	ADDQ $4, DX
 	SUBQ $2, R8
 	JLT single11
 pair10:
@@ -578,9 +578,18 @@ next12:
 	VMOVUPS Y12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
+DATA exponentsavx2<>+0(SB)/4, $0x7f000000
+DATA exponentsavx2<>+4(SB)/4, $0x7f000000
+DATA exponentsavx2<>+8(SB)/4, $0x7f000000
+DATA exponentsavx2<>+12(SB)/4, $0x7f000000
+DATA exponentsavx2<>+16(SB)/4, $0x7f000000
+DATA exponentsavx2<>+20(SB)/4, $0x7f000000
+DATA exponentsavx2<>+24(SB)/4, $0x7f000000
+DATA exponentsavx2<>+28(SB)/4, $0x7f000000
+GLOBL exponentsavx2<>(SB), RODATA|NOPTR, $32
 
 // func scaleExactavx2(a *vecArgs)
-// dst = a*(s*b), one b per 128; nan is set where that rounds.
+// dst = a*(s*b), one b per block; nan is set where that rounds.
 TEXT ·scaleExactavx2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -591,17 +600,17 @@ TEXT ·scaleExactavx2(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 block16:
 	MOVQ CX, R8
-	CMPQ R8, $16
+	CMPQ R8, vecArgs_each(AX)
 	JLE full17
-	MOVQ $16, R8
+	MOVQ vecArgs_each(AX), R8
 full17:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
 	VMULPS Y0, Y15, Y15
-	ADDQ vecArgs_stride(AX), DX
-	VMOVUPS oneavx2<>(SB), Y14
-	VDIVPS Y15, Y14, Y14
+	ADDQ $4, DX
+	VMOVUPS exponentsavx2<>(SB), Y14
+	VPSUBD Y15, Y14, Y14
 loop15:
 	VMOVUPS (SI), Y0
 	VMULPS Y0, Y15, Y1

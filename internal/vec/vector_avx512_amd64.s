@@ -618,7 +618,7 @@ loop9:
 	RET
 
 // func widenE4M3avx512(a *vecArgs)
-// dst = a*b, from e4m3, one b per 128; s is 256.
+// dst = a*b, from e4m3, one b per block; s is 256.
 TEXT ·widenE4M3avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -631,15 +631,15 @@ TEXT ·widenE4M3avx512(SB), NOSPLIT, $0-8
 	VPXORD Z12, Z12, Z12
 block13:
 	MOVQ CX, R8
-	CMPQ R8, $8
+	CMPQ R8, vecArgs_each(AX)
 	JLE full14
-	MOVQ $8, R8
+	MOVQ vecArgs_each(AX), R8
 full14:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
 	VMULPS Z0, Z15, Z15
-	ADDQ vecArgs_stride(AX), DX
+	ADDQ $4, DX
 	SUBQ $2, R8
 	JLT single11
 pair10:
@@ -679,9 +679,26 @@ next12:
 	VMOVUPS Z12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
+DATA exponentsavx512<>+0(SB)/4, $0x7f000000
+DATA exponentsavx512<>+4(SB)/4, $0x7f000000
+DATA exponentsavx512<>+8(SB)/4, $0x7f000000
+DATA exponentsavx512<>+12(SB)/4, $0x7f000000
+DATA exponentsavx512<>+16(SB)/4, $0x7f000000
+DATA exponentsavx512<>+20(SB)/4, $0x7f000000
+DATA exponentsavx512<>+24(SB)/4, $0x7f000000
+DATA exponentsavx512<>+28(SB)/4, $0x7f000000
+DATA exponentsavx512<>+32(SB)/4, $0x7f000000
+DATA exponentsavx512<>+36(SB)/4, $0x7f000000
+DATA exponentsavx512<>+40(SB)/4, $0x7f000000
+DATA exponentsavx512<>+44(SB)/4, $0x7f000000
+DATA exponentsavx512<>+48(SB)/4, $0x7f000000
+DATA exponentsavx512<>+52(SB)/4, $0x7f000000
+DATA exponentsavx512<>+56(SB)/4, $0x7f000000
+DATA exponentsavx512<>+60(SB)/4, $0x7f000000
+GLOBL exponentsavx512<>(SB), RODATA|NOPTR, $64
 
 // func scaleExactavx512(a *vecArgs)
-// dst = a*(s*b), one b per 128; nan is set where that rounds.
+// dst = a*(s*b), one b per block; nan is set where that rounds.
 TEXT ·scaleExactavx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -692,17 +709,17 @@ TEXT ·scaleExactavx512(SB), NOSPLIT, $0-8
 	VPXORD Z13, Z13, Z13
 block16:
 	MOVQ CX, R8
-	CMPQ R8, $8
+	CMPQ R8, vecArgs_each(AX)
 	JLE full17
-	MOVQ $8, R8
+	MOVQ vecArgs_each(AX), R8
 full17:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
 	VMULPS Z0, Z15, Z15
-	ADDQ vecArgs_stride(AX), DX
-	VBROADCASTSS oneavx512<>(SB), Z14
-	VDIVPS Z15, Z14, Z14
+	ADDQ $4, DX
+	VBROADCASTSS exponentsavx512<>(SB), Z14
+	VPSUBD Z15, Z14, Z14
 loop15:
 	VMOVUPS (SI), Z0
 	VMULPS Z0, Z15, Z1

@@ -32,7 +32,7 @@ func (w *weights) band(row, most int) int {
 	if w.format != formatFP8 {
 		return most
 	}
-	return min(most, scaleBlock-(w.scale.row0+row)%scaleBlock)
+	return min(most, w.scale.rows-(w.scale.row0+row)%w.scale.rows)
 }
 
 // widen writes columns [from, from+len(dst)) of a row. They start at a block of scales, or lie within one.
@@ -44,6 +44,6 @@ func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
 	case formatBF16:
 		s.vec.widenBF16With(sc, dst, w.b[2*i:][:2*len(dst)])
 	case formatFP8:
-		s.vec.widenFP8With(sc, dst, w.b[i:][:len(dst)], w.scale.row(row)[from/scaleBlock:])
+		s.vec.widenWith(sc, dst, w.b[i:][:len(dst)], blocks{w.scale.row(row)[from/w.scale.cols:], w.scale.cols})
 	}
 }

@@ -71,40 +71,17 @@ func (d *Device) unscaled(p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// inBlocks computes the product for e4m3 weights in blocks other than 128 x 128: for each row of blocks, x is scaled
-// instead of the weights.
+// inBlocks computes the product for e4m3 weights in blocks other than 128 x 128.
 func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
-	k := w.In()
-	scaled := grow(&d.scratch[worker].rows, p.m*k)
-	for n0 < n1 {
-		at, within := w.ScaleRow(n0)
-		rows := min(w.BlockRows-within, n1-n0)
-		for b, s := range host.RowF32(w.Scale, at) {
-			c0, c1 := b*w.BlockCols, min((b+1)*w.BlockCols, k)
-			for m := range p.m {
-				scaleTo(scaled[m*k+c0:m*k+c1], p.x[m*p.ldx+c0:m*p.ldx+c1], s)
-			}
-		}
-		band, blocks := w.Data.Slice(n0, n0+rows), ceilDiv(k, 128)
-		d.tier.MatMulFP8(p.y, p.ldy, scaled, k, p.m, host.Bytes(band), band.Stride, rows, k,
-			d.ones(ceilDiv(rows, 128)*blocks), blocks, 0)
-		n0 += rows
-		p.y = p.y[min(rows, len(p.y)):]
+	row, within := w.ScaleRow(n0)
+	b := vec.FP8Blocks{Scale: host.F32(w.Scale)[row*w.Scale.Stride:], Ld: w.Scale.Stride, Row0: within,
+		Rows: w.BlockRows, Cols: w.BlockCols}
+	if !b.Whole() {
+		d.widened(worker, p, w, n0, n1)
+		return
 	}
-}
-
-// scaleTo writes s times x to to. It is plain Go because blocks are short: the call of an assembly function would cost
-// more than the products.
-func scaleTo(to, x []float32, s float32) {
-	for len(to) >= 8 && len(x) >= 8 {
-		a, b := (*[8]float32)(to), (*[8]float32)(x)
-		a[0], a[1], a[2], a[3] = b[0]*s, b[1]*s, b[2]*s, b[3]*s
-		a[4], a[5], a[6], a[7] = b[4]*s, b[5]*s, b[6]*s, b[7]*s
-		to, x = to[8:], x[8:]
-	}
-	for i, v := range x {
-		to[i] = v * s
-	}
+	band := w.Data.Slice(n0, n1)
+	d.tier.MatMulFP8Blocks(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, w.In(), b)
 }
 
 // ones returns n scales of one.
@@ -115,13 +92,12 @@ func (d *Device) ones(n int) []float32 {
 	return d.unit[:n]
 }
 
-// prepareOnes allocates the array of ones for e4m3 weights in blocks other than 128 x 128, before several workers read
-// it.
+// prepareOnes allocates the array of ones for e4m3 weights by rows, before several workers read it.
 func (d *Device) prepareOnes(w *host.Matrix) {
-	if w.Data.DType != kernel.E4M3 || blocksOf128(w) {
+	if !byRows(w) {
 		return
 	}
-	n := max(ceilDiv(w.Out(), 128)*ceilDiv(w.In(), 128), w.In())
+	n := ceilDiv(w.Out(), 128) * ceilDiv(w.In(), 128)
 	for len(d.unit) < n {
 		d.unit = append(d.unit, 1)
 	}

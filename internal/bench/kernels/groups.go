@@ -8,17 +8,19 @@ import (
 	"sparrow/kernel"
 )
 
-// packing is a weight format with a scale for each group of a row, or for each row.
+// packing is a weight format with a scale for each group of a row, for each row, or for each block.
 type packing struct {
 	name  string
 	data  kernel.DType
 	scale kernel.DType
-	group int // values per scale; 0 means the whole row
+	group int // values of a row per scale; 0 means the whole row
+	rows  int // rows per scale; 0 means 1. Scales of several rows are powers of two, as in released models
 }
 
-var packings = []packing{{"nvfp4", kernel.E2M1x2, kernel.E4M3, 16}, {"int4 g32", kernel.U4x2, kernel.BF16, 32},
-	{"int4 g128", kernel.U4x2, kernel.BF16, 128}, {"int8 g128", kernel.U8, kernel.BF16, 128},
-	{"e4m3 by rows", kernel.E4M3, kernel.F32, 0}}
+var packings = []packing{{"nvfp4", kernel.E2M1x2, kernel.E4M3, 16, 0}, {"int4 g32", kernel.U4x2, kernel.BF16, 32, 0},
+	{"int4 g128", kernel.U4x2, kernel.BF16, 128, 0}, {"int8 g128", kernel.U8, kernel.BF16, 128, 0},
+	{"e4m3 by rows", kernel.E4M3, kernel.F32, 0, 0}, {"e4m3 32x32", kernel.E4M3, kernel.F32, 32, 32},
+	{"e4m3 128x128", kernel.E4M3, kernel.F32, 128, 128}}
 
 // groupCases returns GEMMs with weights of these formats: few rows with weights from DRAM, and many rows.
 func groupCases() []Case {
@@ -49,16 +51,19 @@ func (p packing) like() kernel.DType {
 func (r *Rig) pack(p packing, w kernel.Weight) kernel.Weight {
 	w.Data.DType = p.data
 	out, in := w.Out(), w.In()
-	w.BlockRows, w.BlockCols = 1, p.group
+	w.BlockRows, w.BlockCols = max(p.rows, 1), p.group
 	if p.group == 0 {
 		w.BlockCols = in
 	}
-	w.Scale = r.empty(p.scale, out, in/w.BlockCols)
+	w.Scale = r.empty(p.scale, (out+w.BlockRows-1)/w.BlockRows, in/w.BlockCols)
 	size := 1 / math.Sqrt(float64(in)) / 8
 	if p.data == kernel.E4M3 || p.data == kernel.U8 {
 		size /= 16
 	}
 	draw := func() float32 { return float32((1 + r.rng.Float64()) * size) }
+	if p.rows > 1 {
+		draw = func() float32 { return float32(math.Ldexp(1, math.Ilogb(size)+r.rng.IntN(4))) }
+	}
 	switch p.scale {
 	case kernel.E4M3:
 		repeat(host.Bytes(w.Scale), func() byte { return num.E4M3(float32(64 * (1 + r.rng.Float64()))) })

@@ -119,10 +119,9 @@ func (k *rows) write() {
 	k.ret()
 }
 
-// blocks writes the loop over blocks of 128 columns that share a scale. A half-precision number decoded from e4m3 bits
+// blocks writes the loop over blocks of columns that share a scale. A half-precision number decoded from e4m3 bits
 // is 2^-8 of the value; the scale includes the factor 2^8.
 func (k *rows) blocks() {
-	perBlock := 128 / k.lanes
 	block, full, done := k.label("block"), k.label("full"), k.label("blocksdone")
 	k.op("MOVQ rowsArgs_scale(AX), R13")
 	k.at(block)
@@ -130,9 +129,9 @@ func (k *rows) blocks() {
 		TESTQ R12, R12
 		JLE %s
 		MOVQ R12, R15
-		CMPQ R15, $%d
+		CMPQ R15, rowsArgs_each(AX)
 		JLE %s
-		MOVQ $%d, R15`, done, perBlock, full, perBlock)
+		MOVQ rowsArgs_each(AX), R15`, done, full)
 	k.at(full)
 	k.op(`
 		SUBQ R15, R12

@@ -1,7 +1,7 @@
 package main
 
-// widenE4M3 writes dst = a*b from e4m3, where b has one scale for every 128
-// elements, stride bytes apart. The arithmetic is that of the row kernels: halves of 2^-8 the
+// widenE4M3 writes dst = a*b from e4m3, where b has one scale for every block of each
+// registers. The arithmetic is that of the row kernels: halves of 2^-8 the
 // value, times 256 times the scale. NaN codes come out as numbers; codes
 // receives the largest code, without its sign, so that the caller can detect them.
 //
@@ -9,7 +9,7 @@ package main
 //	R8 registers of this block
 func (v *vectors) widenE4M3() {
 	const scale, half, code, seen = 15, 14, 13, 12
-	v.function("widenE4M3"+v.name, "vecArgs", "dst = a*b, from e4m3, one b per 128; s is 256.")
+	v.function("widenE4M3"+v.name, "vecArgs", "dst = a*b, from e4m3, one b per block; s is 256.")
 	v.open()
 	v.op("VMOVUPS %s, V%d", v.konst("halfMask"), half)
 	v.op("VMOVUPS %s, V%d", v.konst("codeMask"), code)
@@ -72,40 +72,40 @@ func (v *vectors) widenE4M3() {
 	v.ret()
 }
 
-// openBlock starts the loop over blocks of 128 elements: R8 becomes the number of registers of this block, which is
-// subtracted from CX, and reg becomes s times the scale at DX, which advances by stride. It overwrites register 0 and
-// returns the label of the loop.
+// openBlock starts the loop over blocks of each registers: R8 becomes the number of registers of this block, which is
+// subtracted from CX, and reg becomes s times the scale at DX, which advances. It overwrites register 0 and returns the
+// label of the loop.
 func (v *vectors) openBlock(reg int) string {
-	perBlock := 128 / v.lanes
 	block, full := v.label("block"), v.label("full")
 	v.at(block)
 	v.op(`
 		MOVQ CX, R8
-		CMPQ R8, $%d
+		CMPQ R8, vecArgs_each(AX)
 		JLE %s
-		MOVQ $%d, R8`, perBlock, full, perBlock)
+		MOVQ vecArgs_each(AX), R8`, full)
 	v.at(full)
 	v.op(`
 		SUBQ R8, CX
 		VBROADCASTSS vecArgs_s(AX), V%d
 		VBROADCASTSS (DX), V0
 		VMULPS V0, V%d, V%d
-		ADDQ vecArgs_stride(AX), DX`, reg, reg, reg)
+		ADDQ $4, DX`, reg, reg, reg)
 	return block
 }
 
-// scaleExact writes dst = a*(s*b), where b has one factor for every 128
-// elements, multiplies back, and sets nan unless that gives a again: then dst
-// is exact, given that s*b is a power of two.
+// scaleExact writes dst = a*(s*b), where b has one factor for every block, multiplies back, and sets nan unless that
+// gives a again: then dst is exact, given that s*b is a power of two. Its inverse has the exponent 254 - e, where e is
+// the exponent of s*b as stored.
 func (v *vectors) scaleExact() {
 	const factor, inverse, bad = 15, 14, 13
-	v.function("scaleExact"+v.name, "vecArgs", "dst = a*(s*b), one b per 128; nan is set where that rounds.")
+	v.constant("exponents"+v.name, 254<<23)
+	v.function("scaleExact"+v.name, "vecArgs", "dst = a*(s*b), one b per block; nan is set where that rounds.")
 	v.open()
 	v.zero(bad)
 	loop := v.label("loop")
 	block := v.openBlock(factor)
-	v.op("VMOVUPS %s, V%d", v.konst("one"), inverse)
-	v.op("VDIVPS V%d, V%d, V%d", factor, inverse, inverse)
+	v.op("VMOVUPS %s, V%d", v.konst("exponents"), inverse)
+	v.op("VPSUBD V%d, V%d, V%d", factor, inverse, inverse)
 	v.at(loop)
 	v.op(`
 		VMOVUPS (SI), V0
