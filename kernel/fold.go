@@ -1,9 +1,13 @@
 package kernel
 
 import (
+	"encoding/binary"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
+
+	"sparrow/internal/num"
 )
 
 // A block of a matrix of e2m1, 128 rows by 128 columns, can be folded if its e8m0 scales differ by a factor of at most
@@ -100,4 +104,54 @@ func (w *Weight) folds() bool {
 func foldTogether(scales []byte) bool {
 	least, most := slices.Min(scales), slices.Max(scales)
 	return most != scaleNaN && most-least <= foldBinades
+}
+
+// Blocks of e4m3 that are smaller than 128 x 128, such as 32 x 32, can be merged if their scales are powers of two that
+// differ by a factor of at most 2^6 in each 128 x 128. The merged block has the largest of these scales. A code times
+// the quotient of the two scales is again a code, unless it is below 2^-6: it is then rounded to a multiple of 2^-9.
+// Small blocks have a code of at least 224 if their scales are the smallest possible ones. The rounding error is then
+// at most 2^-11 of the largest value of the small block.
+
+const mergeBinades = 6
+
+// Merges reports whether the matrix is e4m3 in blocks that can be merged. Such matrices may be multiplied as e4m3 in
+// blocks of 128 x 128. The checkpoint must be made for rows that are quantised with powers of two, because a row's
+// scale for 128 columns then gives the same values as scales for fewer columns, except for values below 2^-13 of the
+// largest one.
+func (w Weight) Merges() bool {
+	if w.Data.DType != E4M3 || w.Scale.DType != F32 || !w.Pow2Rows || w.SkipRows != 0 || w.BlockRows <= 0 ||
+		w.BlockCols <= 0 || foldSide%w.BlockRows != 0 || foldSide%w.BlockCols != 0 || w.BlockCols%4 != 0 ||
+		w.BlockRows == foldSide && w.BlockCols == foldSide {
+		return false
+	}
+	switch b := w.Scale.Buf.(type) {
+	case HostBuffer:
+		return w.merges(b[w.Scale.Off:])
+	case Drawn:
+		return b.Spread == 0 && num.IsPow2(b.Mean)
+	}
+	return false
+}
+
+// merges checks every 128 x 128 of a matrix with the given scales.
+func (w *Weight) merges(scales HostBuffer) bool {
+	s, rows, cols := w.Scale, foldSide/w.BlockRows, foldSide/w.BlockCols
+	for row := 0; row < s.Rows; row += rows {
+		for col := 0; col < s.Cols; col += cols {
+			least, most := float32(math.MaxFloat32), float32(0)
+			for r := row; r < min(row+rows, s.Rows); r++ {
+				for c := col; c < min(col+cols, s.Cols); c++ {
+					v := math.Float32frombits(binary.NativeEndian.Uint32(scales[4*(r*s.Stride+c):]))
+					if !num.IsPow2(v) {
+						return false
+					}
+					least, most = min(least, v), max(most, v)
+				}
+			}
+			if most > least*(1<<mergeBinades) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -159,6 +159,11 @@ func someWiden() WidenArgs {
 		BlockRows: 128, BlockColumns: 128, Type: ElementE4M3}
 }
 
+func someMerge() MergeArgs {
+	return MergeArgs{Codes: somewhere, Scales: somewhere, To: somewhere, Rows: 5, Columns: 300, ScaleStride: 10,
+		BlockRows: 32, BlockColumns: 32}
+}
+
 var (
 	someShape   = ExpertShape{Experts: 2, Hidden: 32, Inner: 32}
 	somePacked4 = ExpertShape{Experts: 2, Hidden: 32, Inner: 32, BF16: true, E2M1: true}
@@ -392,6 +397,11 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			"scale stride is 1, too small for 300 columns"},
 		{"widen and turn", WidenWeight(k, s,
 			with(someWiden(), func(a *WidenArgs) { a.Turned, a.TurnedStride = somewhere, 4 })), "turned stride 4"},
+		{"merge", MergeBlocks(k, s, with(someMerge(), func(*MergeArgs) {})), ""},
+		{"merge blocks of 96", MergeBlocks(k, s, with(someMerge(), func(a *MergeArgs) { a.BlockRows = 96 })),
+			"do not divide 128 x 128"},
+		{"merge scales", MergeBlocks(k, s, with(someMerge(), func(a *MergeArgs) { a.ScaleStride = 9 })),
+			"scale stride is 9, too small for 300 columns"},
 		{"paged scores of 5 rows", ScorePaged(k, s, 64, &IndexPagedArgs{NextN: 5}), "5 query rows"},
 	} {
 		switch c.says {

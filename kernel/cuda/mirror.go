@@ -18,7 +18,7 @@ func Mirrors() map[string]reflect.Type {
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{}, SelectedScoresArgs{},
 		SelectionView{}, SparseAttendArgs{}, MappedAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{},
 		NormQuantiseArgs{},
-		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, LowRankArgs{},
+		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, MergeArgs{}, LowRankArgs{},
 		PutFourArgs{}, HeadTurnArgs{}, QuantiseTurnedArgs{}, HyperSumArgs{}, MixNormArgs{}, PartsArgs{},
 		PickFourArgs{}, AngleFourArgs{},
 		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},

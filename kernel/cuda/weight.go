@@ -85,3 +85,42 @@ func WidenWeight(k *Kernels, s *Stream, a *WidenArgs) error {
 	}
 	return runGrid(k, s, &c, Dim{X: tiles(a.Columns), Y: tiles(a.Rows)}, a)
 }
+
+// MergeArgs are the arguments of the kernel that merges small blocks of e4m3 codes into blocks of 128 x 128.
+type MergeArgs struct {
+	Codes        Ptr // e4m3 [Rows, Columns], rescaled in place
+	Scales       Ptr // f32 [ceil(Rows/BlockRows), ScaleStride]: powers of two
+	To           Ptr // f32 [ceil(Rows/128), ceil(Columns/128)]: the largest scale of each block
+	Rows         int32
+	Columns      int32
+	ScaleStride  int32
+	BlockRows    int32
+	BlockColumns int32
+	Reserved     int32
+}
+
+// mergeSide is the number of rows, and of columns, of a merged block.
+const mergeSide = 128
+
+// MergeBlocks rescales the codes of a matrix to the largest scale of each 128 x 128.
+func MergeBlocks(k *Kernels, s *Stream, a *MergeArgs) error {
+	c := checks{kernel: "merge_blocks"}
+	c.positive("rows", a.Rows)
+	c.multiple("columns", int64(a.Columns), 4, 4)
+	c.memory("codes", a.Codes, 4)
+	c.memory("scales", a.Scales, 4)
+	c.memory("to", a.To, 4)
+	c.positive("block rows", a.BlockRows)
+	c.multiple("block columns", int64(a.BlockColumns), 4, 4)
+	if c.err == nil && (mergeSide%a.BlockRows != 0 || mergeSide%a.BlockColumns != 0) {
+		c.fail("blocks of %d x %d do not divide %d x %d", a.BlockRows, a.BlockColumns, mergeSide, mergeSide)
+	}
+	if c.err == nil && a.ScaleStride < ceilDiv(a.Columns, a.BlockColumns) {
+		c.fail("the scale stride is %d, too small for %d columns in blocks of %d", a.ScaleStride, a.Columns,
+			a.BlockColumns)
+	}
+	if ceilDiv(a.Rows, mergeSide) > maxGridY {
+		c.fail("the matrix has %d rows, want at most %d", a.Rows, maxGridY*mergeSide)
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(ceilDiv(a.Columns, mergeSide)), Y: uint32(ceilDiv(a.Rows, mergeSide))}, a)
+}

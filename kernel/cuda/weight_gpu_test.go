@@ -103,3 +103,40 @@ func TestGPUWidenedWeights(t *testing.T) {
 		sameBytes(t, fmt.Sprintf("%+v transposed", c), r.download(a.Turned, int64(len(turned))), turned)
 	}
 }
+
+// Merged blocks have the largest scale, and codes of blocks with smaller scales are rounded like the host rounds them.
+func TestGPUMergedBlocks(t *testing.T) {
+	r := onGPU(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct{ rows, cols, blockRows, blockCols int }{{32, 32, 32, 32}, {300, 528, 32, 32},
+		{129, 256, 1, 32}, {200, 136, 64, 128}} {
+		wide, merged := (c.cols+c.blockCols-1)/c.blockCols, (c.cols+127)/128
+		scales := make([]float32, (c.rows+c.blockRows-1)/c.blockRows*wide)
+		for i := range scales {
+			scales[i] = float32(math.Exp2(float64(rng.IntN(7) - 9)))
+		}
+		scale := func(i int) float32 { return scales[i/c.cols/c.blockRows*wide+i%c.cols/c.blockCols] }
+		to := make([]float32, (c.rows+127)/128*merged)
+		block := func(i int) int { return i/c.cols/128*merged + i%c.cols/128 }
+		codes, want := make([]byte, c.rows*c.cols), make([]byte, c.rows*c.cols)
+		for i := range codes {
+			if codes[i] = byte(rng.IntN(256)); codes[i] == 0xFF {
+				codes[i] = 0x7F // the sign of NaN is lost
+			}
+			to[block(i)] = max(to[block(i)], scale(i))
+		}
+		for i, v := range codes {
+			want[i] = num.E4M3(num.FromE4M3(v) * (scale(i) / to[block(i)]))
+		}
+		a := MergeArgs{Codes: upload(r, codes), Scales: upload(r, scales), To: r.poisoned(int64(4 * len(to))),
+			Rows: int32(c.rows), Columns: int32(c.cols), ScaleStride: int32(wide), BlockRows: int32(c.blockRows),
+			BlockColumns: int32(c.blockCols)}
+		check(t, MergeBlocks(r.k, r.s, &a))
+		sameBytes(t, fmt.Sprintf("%+v", c), r.download(a.Codes, int64(len(codes))), want)
+		var wantScales []byte
+		for _, v := range to {
+			wantScales = binary.LittleEndian.AppendUint32(wantScales, math.Float32bits(v))
+		}
+		sameBytes(t, fmt.Sprintf("%+v scales", c), r.download(a.To, int64(len(wantScales))), wantScales)
+	}
+}

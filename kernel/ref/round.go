@@ -13,8 +13,9 @@ import (
 //
 //   - Weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16. Experts of
 //     e2m1 that fold (kernel.ExpertWeights.Fold), and e2m1 matrices that fold (kernel.Weight.Folds), count as such
-//     blocks; other e2m1 weights are exact in bf16. e4m3 with one scale for each row, or one scale for all rows, counts
-//     as such blocks, except in experts.
+//     blocks; other e2m1 weights are exact in bf16. e4m3 in smaller blocks that merge (kernel.Weight.Merges), and e4m3
+//     with one scale for each row or for all rows, count as such blocks, except in experts. The rounding of small codes
+//     of merged blocks is not repeated here.
 //   - Rows that multiply such blocks are quantised to e4m3 for each 128 columns.
 //   - Rows between an expert's products are quantised to e4m3 if the weight is such blocks, otherwise rounded to bf16.
 //   - The result of an expert, and a product that is added to other rows, are rounded to bf16.
@@ -166,7 +167,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	if err != nil {
 		return nil, err
 	}
-	m.Folded = d.Rounded && role == kernel.Projected && w.Folds()
+	m.Folded = d.Rounded && role == kernel.Projected && (w.Folds() || w.Merges())
 	return m, nil
 }
 

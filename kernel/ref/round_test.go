@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"sparrow/internal/device/host"
@@ -11,9 +12,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows are quantised in groups of 128 columns if the weight is FP8 in blocks, FP8 with a scale for each row, or MXFP4
-// whose scales can be folded. Row scales are powers of two if the weight requires it. Rows that multiply other weights
-// are not quantised.
+// Rows are quantised in groups of 128 columns if the weight is FP8 in blocks of 128 x 128 or in small blocks that
+// merge, FP8 with a scale for each row, or MXFP4 whose scales can be folded. Row scales are powers of two if the weight
+// requires it. Rows that multiply other weights are not quantised.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)
@@ -38,6 +39,9 @@ func TestRoundedProducts(t *testing.T) {
 		{"plain, a scale for each row", Device{}, kernel.E4M3, true, 1, 1 + 1./1024, true},
 		{"e2m1 that folds", Device{Rounded: true}, kernel.E2M1x2, true, 1, 1, false},
 		{"plain e2m1", Device{}, kernel.E2M1x2, true, 1, 1 + 1./1024, false},
+		{"blocks that merge", Device{Rounded: true}, kernel.E4M3, true, 1, 1, false},
+		{"plain, blocks that merge", Device{}, kernel.E4M3, true, 1, 1 + 1./1024, false},
+		{"small blocks that do not merge", Device{Rounded: true}, kernel.E4M3, false, 1, 1 + 1./1024, false},
 		// The scale is 1, so 1.0009765625 becomes 1.
 		{"a power of two", Device{Rounded: true}, kernel.E4M3, true, 1, 1, false},
 		// The scale is 3, so 1.1259765625 / 3 = 0.3753 becomes 0.375.
@@ -57,6 +61,11 @@ func TestRoundedProducts(t *testing.T) {
 		case c.rows:
 			raw[c.at], w.BlockRows, w.BlockCols, w.Scale = 0x38, 1, in, floats(1, 1)
 			host.F32(w.Scale)[0] = 1
+		case strings.Contains(c.name, "merge"):
+			raw[c.at], w.BlockRows, w.BlockCols, w.Scale = 0x38, 32, 32, floats(1, in/32)
+			for i := range in / 32 {
+				host.F32(w.Scale)[i] = 1
+			}
 		default:
 			raw[c.at], w.BlockRows, w.BlockCols, w.Scale = 0x38, 128, 128, floats(1, 2)
 			host.F32(w.Scale)[0], host.F32(w.Scale)[1] = 1, 1

@@ -6,7 +6,9 @@ import (
 	"math"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
+	"sparrow/kernel/cuda"
 )
 
 // weight returns a random matrix as a checkpoint stores it; e4m3 has blocks of 128 x 128.
@@ -308,6 +310,39 @@ func TestGPUBands(t *testing.T) {
 					b.gpu.Do(kernel.MultiplyArgs{Out: gpu, X: x.gpu.Columns(i*in, (i+1)*in), W: list[i]}))
 			}
 			b.close(fmt.Sprintf("%v, %d rows by bands", kind, rows), z, 0.005)
+		}
+	}
+}
+
+// Products with e4m3 in blocks of 32 x 32 that merge agree with the reference, which multiplies the stored values. A
+// row is bitwise equal alone and in a batch.
+func TestGPUMergedProducts(t *testing.T) {
+	b := onGPU(t)
+	if *portableTier {
+		t.Skip("only Hopper has kernels for blocks of 32 x 32")
+	}
+	for _, c := range []struct{ out, in int }{{100, 96}, {272, 1280}, {1030, 512}} {
+		w := b.blockWeight(kernel.E4M3, c.out, c.in, 32, 32)
+		w.Pow2Rows = true
+		for i := range w.Scale.Rows * w.Scale.Cols {
+			host.F32(w.Scale)[i] = float32(math.Exp2(float64(b.rng.IntN(7) - 9)))
+		}
+		onRef, onGPU := b.prepared(w, kernel.Projected)
+		if m := onGPU.(*matrix); m.kind != cuda.ProductFP8 || m.packed != "" {
+			t.Errorf("%d x %d is not merged", c.out, c.in)
+		}
+		for _, rows := range []int{1, 16, 64, 129, 300} {
+			x, out := b.random(rows, c.in), b.normal(rows, c.out)
+			what := fmt.Sprintf("%d x %d, %d rows", c.out, c.in, rows)
+			b.must(b.ref.Do(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef}),
+				b.gpu.Do(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU}))
+			b.close(what, out, 0.001)
+			r := rows / 2
+			one := b.place(b.gpu, out.gpu.DType, 1, c.out, nil)
+			b.must(b.gpu.Do(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU}))
+			if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
+				t.Errorf("%s: a row alone differs from the row in the batch", what)
+			}
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Weights are uploaded once. Matrices for products are stored as e4m3 if they have float32 scales per block of 128 x
-// 128, per row or per matrix, and packed if their format has kernels (packed.go). Other weights are converted to bf16:
-// f32 and f16, up-projections of latent rows, and tables.
+// 128 or in smaller blocks that merge, per row or per matrix, and packed if their format has kernels (packed.go). Other
+// weights are converted to bf16: f32 and f16, up-projections of latent rows, and tables.
 
 // blockSide is the number of rows, and of columns, of the blocks whose scales the FP8 kernels support.
 const blockSide = 128
@@ -149,7 +149,8 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 			return prepareFolded(d, w)
 		}
 	}
-	if f, ok := packedFormat(w); ok && role == kernel.Projected {
+	merges := role == kernel.Projected && !d.gpu.Portable() && w.Merges()
+	if f, ok := packedFormat(w); ok && role == kernel.Projected && !merges {
 		return preparePacked(d, w, f)
 	}
 	if _, ok := w.Data.DType.Block(); (ok || role != kernel.Projected) && widenedOnHost(w) {
@@ -168,9 +169,14 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 		return nil, r.err
 	}
 	return m, loaded(d, func(u *upload) (err error) {
-		if role == kernel.Projected && blocked(w) {
+		if merges || role == kernel.Projected && blocked(w) {
 			m.kind = cuda.ProductFP8
-			if m.data, err = u.place(w.Data, int64(m.stored)*int64(m.in)); err == nil {
+			if m.data, err = u.place(w.Data, int64(m.stored)*int64(m.in)); err != nil {
+				return err
+			}
+			if merges {
+				m.scales, err = u.merge(w, m.data)
+			} else {
 				m.scales, err = u.place(w.Scale, w.Scale.Extent())
 			}
 			return err
@@ -239,6 +245,25 @@ func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 		return nil
 	}
 	return u.copy(to, rowBytes(t))
+}
+
+// merge rescales the codes of a weight, which merges, to one scale for each 128 x 128, and returns these scales.
+func (u *upload) merge(w kernel.Weight, codes cuda.Ptr) (cuda.Ptr, error) {
+	size := 4 * int64((w.Out()+blockSide-1)/blockSide) * int64((w.In()+blockSide-1)/blockSide)
+	to, err := u.room(size, size)
+	if err != nil {
+		return 0, err
+	}
+	a := cuda.MergeArgs{Codes: codes, To: to, Rows: int32(w.Out()), Columns: int32(w.In()),
+		ScaleStride: int32(w.Scale.Cols), BlockRows: int32(w.BlockRows), BlockColumns: int32(w.BlockCols)}
+	return to, u.temporary(tensorBytes(w.Scale), func(staged cuda.Ptr) error {
+		a.Scales = staged
+		if err := u.put(staged, w.Scale); err != nil {
+			return err
+		}
+		u.do(func() error { return cuda.MergeBlocks(u.d.kernels, u.stream, &a) })
+		return nil
+	})
 }
 
 // widen copies a weight to device memory as bf16 [out, in] with its scales applied and, if turned is not 0, also

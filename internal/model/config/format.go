@@ -192,7 +192,7 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 	} else if experts4 {
 		out.format = "FP4 experts, the rest " + out.format
 	}
-	if !slices.Equal(q.Block, []int{128, 128}) {
+	if !q.merges() {
 		out.losses = append(out.losses, fp8OnGPUs)
 	}
 	if len(q.Block) == 2 && q.Block[0] < slowRows {
@@ -201,7 +201,14 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 	return out, nil
 }
 
-// fp8OnGPUs is the notice for FP8 whose scales do not belong to blocks of 128 x 128.
+// merges reports whether GPUs multiply the blocks as FP8: they have 128 x 128 values, or they are smaller and can be
+// merged (kernel.Weight.Merges) unless their scales differ by too much.
+func (q *rawQuantization) merges() bool {
+	return slices.Equal(q.Block, []int{128, 128}) || q.pow2Rows() && len(q.Block) == 2 && 128%q.Block[0] == 0 &&
+		128%q.Block[1] == 0
+}
+
+// fp8OnGPUs is the notice for FP8 in blocks that GPUs do not multiply as FP8.
 const fp8OnGPUs = "full speed of prompts on GPUs: FP8 whose scales are not for blocks of 128 x 128 is multiplied " +
 	"there as BF16, at about half of FP8's rate"
 

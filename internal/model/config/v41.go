@@ -70,6 +70,8 @@ type rawV41 struct {
 
 	DraftExperts *int `json:"dspark_n_routed_experts"`
 	DraftChosen  *int `json:"dspark_num_experts_per_tok"`
+
+	Quantization rawQuantization `json:"quantization_config"`
 }
 
 // v41Aliases maps field names of the official inference code to the names of the release.
@@ -100,7 +102,7 @@ func (b *builder) describeV41() *V41 {
 	v.in.NextN, v.in.HashLayers = nil, new(int)
 	c := &V41{V4: *v.build()}
 	v.stages(c, stages, &more)
-	c.Family, c.Image = DeepseekV41, more.Image
+	c.Family, c.Image, c.Pow2Rows = DeepseekV41, more.Image, more.Quantization.pow2Rows()
 	for i, m := range v.in.Ratios[min(c.Layers, len(v.in.Ratios)):] {
 		if m != 0 {
 			b.addProblem("compress_ratios[%d] is %d, want 0 after the %d layers", c.Layers+i, m, c.Layers)

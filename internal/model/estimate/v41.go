@@ -9,11 +9,11 @@ import (
 	"sparrow/layout"
 )
 
-// v41Rest returns the bytes of weights other than the layers' experts on a GPU with the given number of heads: FP8 in
-// blocks of 32 x 32, which are stored with two scale bytes for 32 values, but bf16 for the vocabulary, routers,
-// compressors, indexer keys and hyper-connections. The experts of the drafting stages are included.
+// v41Rest returns the bytes of weights other than the layers' experts on a GPU with the given number of heads: FP8,
+// whose blocks are merged to 128 x 128 with four bytes for a scale, but bf16 for the vocabulary, routers, compressors,
+// indexer keys and hyper-connections. The experts of the drafting stages are included.
 func v41Rest(c *config.V41, heads, ranks float64) float64 {
-	const fp8 = 1 + 2./32
+	const fp8 = 1 + 4./(128*128)
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	h, dim, streams := float64(c.Hidden), float64(a.Dim), float64(c.Hyper.Streams)
 	lora, together := float64(a.QLora), float64(a.Heads/a.Groups)

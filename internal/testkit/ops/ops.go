@@ -2,6 +2,8 @@
 package ops
 
 import (
+	"encoding/binary"
+	"math"
 	"testing"
 
 	"sparrow/internal/block"
@@ -115,13 +117,29 @@ func weight(d kernel.DType, out, in int) kernel.Weight {
 	return w
 }
 
+// smallBlocks returns a matrix of e4m3 in blocks of 32 x 32 that merge.
+func smallBlocks(out, in int) kernel.Weight {
+	w := weight(kernel.E4M3, out, in)
+	w.BlockRows, w.BlockCols, w.Pow2Rows = 32, 32, true
+	w.Scale = zeros(kernel.F32, (out+31)/32, (in+31)/32)
+	for b := w.Scale.Buf.(kernel.HostBuffer); len(b) > 0; b = b[4:] {
+		binary.NativeEndian.PutUint32(b, math.Float32bits(1))
+	}
+	return w
+}
+
 func (m *Maker) matrix(d kernel.DType, out, in int, role kernel.Role) kernel.Matrix {
 	m.TB.Helper()
-	w, err := m.Preparer.Prepare(weight(d, out, in), role)
+	return m.prepared(weight(d, out, in), role)
+}
+
+func (m *Maker) prepared(w kernel.Weight, role kernel.Role) kernel.Matrix {
+	m.TB.Helper()
+	x, err := m.Preparer.Prepare(w, role)
 	if err != nil {
 		m.TB.Fatal(err)
 	}
-	return w
+	return x
 }
 
 func (m *Maker) experts(d kernel.DType, n, hidden, inner int) kernel.Experts {
@@ -256,6 +274,8 @@ func (m *Maker) All() []Case {
 	var most []kernel.DType
 	if m.Formats {
 		most = []kernel.DType{kernel.E2M1x2, kernel.U4x2, kernel.I8, kernel.Blocks(block.Q4_K)}
+		add("multiply small blocks", kernel.MultiplyArgs{Out: m.rows("out", t, 272), X: m.rows("x", t, 512),
+			W: m.prepared(smallBlocks(272, 512), kernel.Projected)})
 	}
 	for _, kind := range most {
 		add("multiply "+kind.String(), kernel.MultiplyArgs{Out: m.rows("out", t, 272), X: m.rows("x", t, 512),

@@ -1,4 +1,4 @@
-// Arguments of the kernels that generate random weights and convert a matrix to the formats that matrix products read.
+// Arguments of the kernels that generate random weights and convert matrices to the formats that matrix products read.
 #pragma once
 #include "smxx/base.h"
 
@@ -30,4 +30,16 @@ struct WidenArgs {
     i32 block_rows;
     i32 block_columns;
     i32 type; // f32, bf16, f16 or e4m3
+};
+
+struct MergeArgs {
+    u8* codes;         // e4m3 [rows, columns], contiguous rows; rescaled in place
+    const f32* scales; // [ceil(rows/block_rows), scale_stride]: powers of two
+    f32* to;           // [ceil(rows/128), ceil(columns/128)]: the largest scale of each block
+    i32 rows;
+    i32 columns; // multiple of 4
+    i32 scale_stride;
+    i32 block_rows;    // divisor of 128
+    i32 block_columns; // divisor of 128, multiple of 4
+    i32 reserved;
 };
