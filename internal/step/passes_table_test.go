@@ -27,7 +27,7 @@ type restorer interface {
 // changes a line. Equal numbers after m are equal addresses.
 func TestTableOfPasses(t *testing.T) {
 	v4 := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
-		`"expert_dtype": "fp4", "hc_mult"`).Replace(testmodel.V4Config)
+		`"expert_dtype": "fp4", "hc_mult"`, `"hidden_size": 64`, `"hidden_size": 512`).Replace(testmodel.V4Config)
 	next := strings.Replace(fmt.Sprintf(nextLayers, 2, `"linear_attention", "deepseek_sparse_attention"`),
 		`"n_routed_experts": 288`, `"n_routed_experts": 16`, 1)
 	decode := func(n, cached int) []step.Work {

@@ -21,7 +21,7 @@ func Mirrors() map[string]reflect.Type {
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, MergeArgs{}, LowRankArgs{},
 		PutFourArgs{}, HeadTurnArgs{}, QuantiseTurnedArgs{}, HyperSumArgs{}, MixNormArgs{}, PartsArgs{},
 		PickFourArgs{}, AngleFourArgs{},
-		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
+		HyperMixArgs{}, HyperPostArgs{}, HyperStepArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
 		ExchangeArgs{}, PlacesArgs{}, FetchArgs{}, PackedArgs{}, PackPackedArgs{}, PackedPairArgs{}, UnfoldArgs{},
 		SequencesView{}, ConvolveArgs{}, DeltaArgs{}, GatedNormArgs{}, LayerNormArgs{}, MeanStreamsArgs{},
 		SpreadPoolsArgs{},

@@ -35,6 +35,7 @@ type held struct {
 
 	heads cuda.HeadNormArgs // for holdHeads; its rows are in the field turned
 
+	post  heldPost          // for holdPost; it may also precede the operations of holdStaged, holdMix and holdMixNorm
 	mix   cuda.HyperMixArgs // for holdMix, and for holdMixNorm, whose norm is in norm
 	mixed kernel.Tensor     // output of mix
 
@@ -56,6 +57,7 @@ const (
 	holdBands
 	holdStaged
 	holdHeads
+	holdPost
 	holdMix
 	holdMixNorm
 )
@@ -114,6 +116,10 @@ func (d *Device) release(to *rowCodes) error {
 		err = cuda.RouteExperts(d.kernels, d.stream, &h.route)
 	}
 	h.routes = false
+	joins := h.post.given && kind == holdMixNorm
+	if h.post.given && !joins && err == nil {
+		err = h.post.launch(d)
+	}
 	if err != nil {
 		kind = holdNothing
 	}
@@ -134,7 +140,13 @@ func (d *Device) release(to *rowCodes) error {
 	case holdMix:
 		err = cuda.HyperMix(d.kernels, d.stream, &h.mix)
 	case holdMixNorm:
-		err = cuda.MixNorm(d.kernels, d.stream, &cuda.MixNormArgs{Mix: h.mix, Norm: normArgs(d, true, to)})
+		x := h.post.step(&h.mix)
+		x.Step.Norm = normArgs(d, true, to)
+		if joins {
+			err = cuda.StepStreams(d.kernels, d.stream, &x)
+		} else {
+			err = cuda.MixNorm(d.kernels, d.stream, &x.Step)
+		}
 	case holdStaged:
 		err = cuda.MoveRows(d.kernels, d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
 			XStride: h.staged.stride, OutStride: stride(h.staged.out), Rows: int64(h.staged.out.Rows),
@@ -143,7 +155,7 @@ func (d *Device) release(to *rowCodes) error {
 	for _, p := range h.scratch {
 		err = errors.Join(err, d.scratch.Put(p))
 	}
-	h.scratch, h.sum = h.scratch[:0], heldSum{}
+	h.scratch, h.sum, h.post = h.scratch[:0], heldSum{}, heldPost{}
 	return err
 }
 

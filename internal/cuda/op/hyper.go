@@ -59,6 +59,11 @@ func mixStreams(d *Device, a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	if h.kind == holdStaged {
 		a.Mix, a.MixStride, a.Kept, a.KeptStride = h.staged.at, h.staged.stride, at(mix), stride(mix)
 	}
+	if x := h.post.step(a); h.post.given && (!x.Joins(d.gpu) || overlap(out, h.post.sub)) {
+		if err := h.post.launch(d); err != nil {
+			return errors.Join(err, d.settle())
+		}
+	}
 	h.kind, h.mix, h.mixed = holdMix, *a, out
 	return nil
 }
@@ -72,7 +77,47 @@ func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 		Streams: r.count("streams", n)}
 }
 
-// hyperPost adds a sublayer's output to the streams.
+// heldPost is a sublayer's output whose addition to the streams is delayed, and the product of these streams if that
+// was called next. If the operations that follow compute the input of the next sublayer, all run in one kernel.
+type heldPost struct {
+	given   bool
+	x, sub  kernel.Tensor
+	add     cuda.HyperSumArgs // Sum is empty if there are no experts' results to add first
+	product cuda.Product      // Rows is zero if there is no product
+}
+
+// step returns the arguments of the kernel that computes everything up to the sum of the streams.
+func (p *heldPost) step(mix *cuda.HyperMixArgs) cuda.HyperStep {
+	return cuda.HyperStep{Product: p.product, Add: p.add, Step: cuda.MixNormArgs{Mix: *mix}}
+}
+
+// launch computes the sum and the product in separate launches.
+func (p *heldPost) launch(d *Device) error {
+	held := *p
+	*p = heldPost{}
+	err := error(nil)
+	if held.add.Sum.Results != 0 {
+		err = cuda.HyperPostSum(d.kernels, d.stream, &held.add)
+	} else {
+		err = cuda.HyperPost(d.kernels, d.stream, &held.add.Post)
+	}
+	if err == nil && held.product.Rows > 0 {
+		err = multiplyOne(d, &held.product)
+	}
+	return err
+}
+
+// mixesStreams reports whether a product multiplies the streams to which a delayed operation adds an output.
+func mixesStreams(d *Device, x kernel.Tensor, to []kernel.Projection, add bool) bool {
+	h := &d.held
+	if h.kind != holdPost || h.post.x != x || len(to) != 1 {
+		return false
+	}
+	w, ok := to[0].W.(*matrix)
+	return ok && w.group == nil && staysStaged(to, add)
+}
+
+// hyperPost adds a sublayer's output to the streams. It is delayed if there are few rows.
 func hyperPost(d *Device, a kernel.HyperPostArgs) error {
 	adds := addsUp(d, &a)
 	if !adds {
@@ -92,12 +137,16 @@ func hyperPost(d *Device, a kernel.HyperPostArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return errors.Join(r.err, d.settle())
 	}
-	if !adds {
-		return cuda.HyperPost(d.kernels, d.stream, &args)
+	h := &d.held
+	h.post = heldPost{given: true, x: a.X, sub: a.Sub, add: cuda.HyperSumArgs{Post: args}}
+	if adds {
+		h.post.add.Sum = normArgs(d, false, nil)
 	}
-	sum := cuda.HyperSumArgs{Post: args, Sum: normArgs(d, false, nil)}
-	d.held.kind = holdNothing
-	return errors.Join(cuda.HyperPostSum(d.kernels, d.stream, &sum), d.release(nil))
+	h.kind, h.sum = holdPost, heldSum{}
+	if !cuda.HyperStepFits(d.gpu, args.Rows, args.Streams, args.Hidden) {
+		return d.settle()
+	}
+	return nil
 }
 
 // addsUp reports whether the output of a sublayer is a delayed sum of experts' results. The sum is then computed in the

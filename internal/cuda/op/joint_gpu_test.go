@@ -308,3 +308,102 @@ func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 		}
 	}
 }
+
+// The output of a sublayer that is added to the residual streams, the product of the streams and the input of the next
+// sublayer are bitwise equal in one launch and in separate launches, also with sizes and numbers of rows for which
+// there is no single launch.
+func TestGPUStepsOfStreamsKeepBits(t *testing.T) {
+	b := onGPU(t)
+	for _, hidden := range []int{512, 640, 1024, 4096, 4224} {
+		fn, err := b.gpu.Prepare(b.weight(kernel.BF16, 24, 4*hidden), kernel.Projected)
+		b.must(err)
+		var w kernel.ExpertWeights
+		for range heldExperts {
+			w.Gate, w.Up = append(w.Gate, b.weight(kernel.E4M3, 128, hidden)), append(w.Up,
+				b.weight(kernel.E4M3, 128, hidden))
+			w.Down = append(w.Down, b.weight(kernel.E4M3, hidden, 128))
+		}
+		experts, err := b.gpu.PrepareExperts(w)
+		b.must(err)
+		for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {
+			qa, err := b.gpu.Prepare(b.weight(kind, 256, hidden), kernel.Projected)
+			b.must(err)
+			for _, rows := range []int{1, 3, 8, 9, 64, 65} {
+				l := b.streamStep(hidden, rows, fn, qa, experts)
+				one, all := l.run(true), l.run(false)
+				for name := range one {
+					if !bytes.Equal(one[name], all[name]) {
+						t.Errorf("%d columns, %v, %d rows: %s differs from separate launches", hidden, kind, rows, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// streamStep holds the inputs of two sublayers: residual streams, an output, its weights, and those of the next mix.
+type streamStep struct {
+	*bench
+	hidden, rows                       int
+	streams, sub, post, comb           kernel.Tensor
+	base, scale, norm, h, ids, weights kernel.Tensor
+	fn, qa                             kernel.Matrix
+	experts                            kernel.Experts
+}
+
+func (b *bench) streamStep(hidden, rows int, fn, qa kernel.Matrix, experts kernel.Experts) *streamStep {
+	var ids []int32
+	var weights []float32
+	for r := range rows {
+		ids, weights = append(ids, int32(r%heldExperts), int32((r+5)%heldExperts), -1), append(weights, 0.5, 0.25, 1)
+	}
+	return &streamStep{bench: b, hidden: hidden, rows: rows, streams: b.random(rows, 4*hidden).gpu,
+		sub: b.random(rows, hidden).gpu, post: b.normal(rows, 4).gpu, comb: b.normal(rows, 16).gpu,
+		base: b.normal(1, 24).gpu, scale: b.normal(1, 3).gpu, norm: b.normal(1, hidden).gpu,
+		h: b.random(rows, hidden).gpu, ids: b.ints(rows, 3, ids).gpu, weights: b.floats(rows, 3, weights).gpu,
+		fn: fn, qa: qa, experts: experts}
+}
+
+func (l *streamStep) run(alone bool) map[string][]byte {
+	l.Helper()
+	b, g, rows := l.bench, l.gpu, l.rows
+	do := func(err error) {
+		l.Helper()
+		b.must(err)
+		if alone {
+			b.must(g.settle())
+		}
+	}
+	wrote := map[string]kernel.Tensor{}
+	take := func(name string, kind kernel.DType, columns int) kernel.Tensor {
+		t, err := kernel.New(g, kind, rows, columns)
+		b.must(err, g.Write(t, make([]byte, t.Extent())))
+		wrote[name] = t
+		return t
+	}
+	copied := func(name string, x kernel.Tensor) kernel.Tensor {
+		out := take(name, x.DType, x.Cols)
+		b.must(g.Copy(kernel.CopyArgs{Out: out, X: x}))
+		return out
+	}
+	streams, post, comb := copied("streams", l.streams), copied("post", l.post), copied("comb", l.comb)
+	mix, x, product := take("mix", kernel.F32, 24), take("x", kernel.BF16, l.hidden), take("product", kernel.BF16, 256)
+	sub := copied("output", l.sub)
+	for i := range 2 { // the second sublayer has experts, and reads what the first one writes
+		if i == 1 {
+			do(g.Do(kernel.ExpertArgs{Out: sub, X: l.h, IDs: l.ids, Weights: l.weights, Experts: l.experts}))
+		}
+		do(g.Do(kernel.HyperPostArgs{X: streams, Sub: sub, Post: post, Comb: comb, Streams: 4}))
+		do(g.Do(kernel.MultiplyArgs{Out: mix, X: streams, W: l.fn}))
+		do(g.Do(kernel.HyperPreArgs{Out: x, Post: post, Comb: comb, X: streams, Mix: mix, Base: l.base, Scale: l.scale,
+			Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
+		do(g.Do(kernel.NormArgs{Out: x, X: x, Weight: l.norm, Eps: 1e-6}))
+		do(g.Do(kernel.MultiplyArgs{Out: product, X: x, W: l.qa}))
+	}
+	b.must(g.settle(), g.Sync())
+	out := map[string][]byte{}
+	for name, t := range wrote {
+		out[name] = b.bytes(g, t)
+	}
+	return out
+}

@@ -30,7 +30,8 @@ func project(d *Device, a kernel.ProjectArgs) error {
 // multiplyAll computes products of the rows x. If the operation that computes the rows is delayed, it also quantises
 // them.
 func multiplyAll(d *Device, op string, x kernel.Tensor, to []kernel.Projection, add bool) error {
-	if !d.held.makes(x) {
+	streams := mixesStreams(d, x, to, add)
+	if !d.held.makes(x) && !streams {
 		if err := d.settle(); err != nil {
 			return err
 		}
@@ -75,6 +76,9 @@ func multiplyAll(d *Device, op string, x kernel.Tensor, to []kernel.Projection, 
 		p.codes, p.scales, p.staged = scratch, scratch.Add(codes), scratch.Add(codes+scales)
 		if sums > 0 {
 			p.sums = p.staged.Add(staged)
+		}
+		if streams {
+			return p.multiplyStaged(to[0].Out, to[0].W.(*matrix))
 		}
 		if err := p.release(quantised); err != nil {
 			return err
@@ -228,7 +232,8 @@ func staysStaged(to []kernel.Projection, add bool) bool {
 		!direct(to[0].Out, w)
 }
 
-// multiplyStaged computes a product in scratch memory and delays its copy to out.
+// multiplyStaged computes a product in scratch memory and delays its copy to out. If its rows are delayed, so is the
+// product.
 func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
 	x := p.of(w)
 	x.Input, x.InputStride, x.OutF32 = at(p.x), stride(p.x), true
@@ -237,10 +242,12 @@ func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
 		return err
 	}
 	x.Out, x.OutStride = staged, int64(w.stored)
-	if err := multiplyOne(p.dev, &x); err != nil {
+	h := &p.dev.held
+	if h.kind == holdPost {
+		h.post.product = x
+	} else if err := multiplyOne(p.dev, &x); err != nil {
 		return errors.Join(err, p.dev.scratch.Put(staged))
 	}
-	h := &p.dev.held
 	h.kind, h.staged = holdStaged, heldStaged{out: out, at: staged, stride: int64(w.stored)}
 	h.scratch = append(h.scratch, staged)
 	return nil

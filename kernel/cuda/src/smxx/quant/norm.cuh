@@ -59,18 +59,21 @@ struct RowChoices {
     i32 count;
 };
 
-DEVICE void load_choices(const NormQuantiseArgs& a, i64 row, RowChoices& c) {
-    if (threadIdx.x < 32) {
-        const i32 lane = lane_id();
-        const i32 id = lane < a.top ? a.ids[row * a.id_stride + lane] : -1;
-        const u32 valid = __ballot_sync(ptx::kFullMask, id >= 0 && id < a.experts);
-        if (valid >> lane & 1) {
-            const i32 at = __popc(valid & ((1u << lane) - 1));
-            c.place[at] = lane;
-            c.share[at] = a.shares[row * a.share_stride + lane];
-        }
-        if (lane == 0) c.count = __popc(valid);
+// Loads the choices of a row, by one warp.
+DEVICE void load_warp_choices(const NormQuantiseArgs& a, i64 row, RowChoices& c) {
+    const i32 lane = lane_id();
+    const i32 id = lane < a.top ? a.ids[row * a.id_stride + lane] : -1;
+    const u32 valid = __ballot_sync(ptx::kFullMask, id >= 0 && id < a.experts);
+    if (valid >> lane & 1) {
+        const i32 at = __popc(valid & ((1u << lane) - 1));
+        c.place[at] = lane;
+        c.share[at] = a.shares[row * a.share_stride + lane];
     }
+    if (lane == 0) c.count = __popc(valid);
+}
+
+DEVICE void load_choices(const NormQuantiseArgs& a, i64 row, RowChoices& c) {
+    if (threadIdx.x < 32) load_warp_choices(a, row, c);
     __syncthreads();
 }
 

@@ -1,0 +1,72 @@
+package cuda
+
+// HyperStepArgs are the arguments of the kernel that adds a sublayer's output to four residual streams and computes the
+// input of the next sublayer.
+type HyperStepArgs struct {
+	WeightMap TensorMap    // bf16 [24, 4*Hidden]
+	Add       HyperSumArgs // without results of experts only Post is computed
+	Step      MixNormArgs  // of the streams that Add.Post writes; its product Mix.Mix is not read
+	_         [32]byte     // padding to the map's alignment of 64 bytes
+}
+
+// HyperStep describes the work of HyperPost or HyperPostSum, of the product of the streams with the matrix of the next
+// sublayer, and of MixNorm.
+type HyperStep struct {
+	Product Product // of Add.Post.X; its result is Step.Mix.Mix, which is only written to Step.Mix.Kept
+	Add     HyperSumArgs
+	Step    MixNormArgs
+}
+
+const (
+	stepParts = 8   // blocks of a cluster
+	stepRows  = 8   // rows of a cluster
+	stepMixes = 24  // columns of the product
+	mostSteps = 64  // maximum rows: with more, the cluster would not all run at the same time
+	leastStep = 512 // minimum columns of a stream, for eight parts of k
+)
+
+// HyperStepFits reports whether HyperStep can run for a number of rows, with the given sizes of streams.
+func HyperStepFits(d *Device, rows, streams, hidden int32) bool {
+	return !d.portable && rows > 0 && rows <= mostSteps && streams == 4 && hidden%128 == 0 && hidden >= leastStep &&
+		hidden <= mixColumns
+}
+
+// Joins reports whether the arguments of the three kernels belong together.
+func (x *HyperStep) Joins(d *Device) bool {
+	p, m, w := &x.Add.Post, &x.Step.Mix, &x.Product
+	return HyperStepFits(d, m.Rows, m.Streams, m.Hidden) && p.Streams == m.Streams && p.Hidden == m.Hidden &&
+		p.Rows == m.Rows && p.X == m.X && p.XStride == m.XStride && p.X%16 == 0 && p.XStride%8 == 0 &&
+		p.Sub%16 == 0 && p.SubStride%8 == 0 && m.Next == 0 && m.Carried == 0 && w.Type == ProductBF16 && w.Batch == 1 &&
+		w.Input == m.X && w.InputStride == m.XStride && w.Rows == m.Rows && w.K == m.Streams*m.Hidden &&
+		w.Columns >= stepMixes && w.parts() == stepParts && w.Out == m.Mix
+}
+
+// StepStreams runs a HyperStep in one launch. Results are bitwise equal to those of separate launches.
+func StepStreams(k *Kernels, s *Stream, x *HyperStep) error {
+	c := checks{kernel: "sparrow_hyper_step"}
+	a := HyperStepArgs{Add: x.Add, Step: x.Step}
+	a.Add.Post.check(&c)
+	if n := &a.Add.Sum; n.Results != 0 {
+		n.check(&c)
+	}
+	a.Step.Mix.check(&c)
+	a.Step.Norm.check(&c)
+	if !x.Joins(k.device) || !x.Step.Mix.Joins(&x.Step.Norm) {
+		c.fail("%d rows of %d streams of %d columns do not fit; want up to %d rows of four aligned streams of %d to %d "+
+			"columns, a multiple of 128, and their product and norm", a.Step.Mix.Rows, a.Step.Mix.Streams,
+			a.Step.Mix.Hidden, mostSteps, leastStep, mixColumns)
+	}
+	err := encodeMaps(k.device, c.err, []mapTarget{{&a.WeightMap, MapSpec{Type: MapBF16, Base: x.Product.Weight,
+		Dims: []uint64{uint64(x.Product.K), stepMixes}, Strides: []uint64{2 * uint64(x.Product.WeightStride)},
+		Box: []uint32{64, stepMixes}, Swizzle: Swizzle128, L2: 3}}})
+	if err != nil {
+		return err
+	}
+	fn, err := k.Function(c.kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: stepParts * rowBlocks(a.Step.Mix.Rows, stepRows)},
+		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap, Cluster: Dim{X: stepParts}},
+		&a)
+}

@@ -1,0 +1,12 @@
+// Arguments of the kernel that adds a sublayer's output to four residual streams and computes the input of the next
+// sublayer.
+#pragma once
+#include "ptx/types.h"
+#include "smxx/joint/args.h"
+
+struct alignas(64) HyperStepArgs {
+    TensorMap weight_map; // bf16 [24, 4 * hidden]: the matrix whose product with the streams is mix
+    HyperSumArgs add;     // if add.sum.results is null, only add.post is computed
+    MixNormArgs step;     // of the streams that add.post writes; mix.mix is not read, next and carried are null
+};
+static_assert(sizeof(HyperStepArgs) == 768, "mirrored in Go");
