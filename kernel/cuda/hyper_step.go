@@ -52,8 +52,8 @@ func StepStreams(k *Kernels, s *Stream, x *HyperStep) error {
 	a.Step.Mix.check(&c)
 	a.Step.Norm.check(&c)
 	if !x.Joins(k.device) || !x.Step.Mix.Joins(&x.Step.Norm) {
-		c.fail("%d rows of %d streams of %d columns do not fit; want up to %d rows of four aligned streams of %d to %d "+
-			"columns, a multiple of 128, and their product and norm", a.Step.Mix.Rows, a.Step.Mix.Streams,
+		c.fail("%d rows of %d streams of %d columns do not fit; want up to %d rows of four aligned streams of %d to "+
+			"%d columns, a multiple of 128, and their product and norm", a.Step.Mix.Rows, a.Step.Mix.Streams,
 			a.Step.Mix.Hidden, mostSteps, leastStep, mixColumns)
 	}
 	err := encodeMaps(k.device, c.err, []mapTarget{{&a.WeightMap, MapSpec{Type: MapBF16, Base: x.Product.Weight,

@@ -310,8 +310,9 @@ var launchers = map[string]any{
 	"QuantiseRows": cuda.QuantiseRows, "QuantiseTurned": cuda.QuantiseTurned, "RMSNorm": cuda.RMSNorm,
 	"RawToBlockPages": cuda.RawToBlockPages, "RawToBlockSlots": cuda.RawToBlockSlots, "ReadTable": cuda.ReadTable,
 	"ReduceScatter": cuda.ReduceScatter, "ScoreV41": cuda.ScoreV41, "SparseAttendFlat": cuda.SparseAttendFlat,
-	"SpreadPools": cuda.SpreadPools, "StepStreams": cuda.StepStreams, "TakeResults": cuda.TakeResults, "Turn": cuda.Turn,
-	"WaitForHost": cuda.WaitForHost, "WidenWeight": cuda.WidenWeight, "WriteKeysV41": cuda.WriteKeysV41,
+	"SpreadPools": cuda.SpreadPools, "StepStreams": cuda.StepStreams, "TakeResults": cuda.TakeResults,
+	"Turn": cuda.Turn, "WaitForHost": cuda.WaitForHost,
+	"WidenWeight": cuda.WidenWeight, "WriteKeysV41": cuda.WriteKeysV41,
 }
 
 // listed are the launchers that the table of package cuda has.

@@ -256,7 +256,8 @@ struct RowWarp {
 #pragma unroll
         for (int p = 0; p < kPieces; p++) {
             const i32 block = piece(p) / 8, half = block >= blocks ? 1 : 0, chunk = piece(p) % 8;
-            const u32 to = streams + (block - half * blocks) * kStreamBytes + slot * kBlockBytes + ((chunk ^ slot) << 4);
+            const u32 operand = streams + (block - half * blocks) * kStreamBytes;
+            const u32 to = operand + slot * kBlockBytes + ((chunk ^ slot) << 4);
 #pragma unroll
             for (int i = 0; i < kFour; i++) {
                 if (inside(p)) {

@@ -64,13 +64,16 @@ template <class S>
 struct FewPlaces {
     u32 ring, out, barriers, scales, sums;
 
-    __device__ __forceinline__ FewPlaces(u32 stages, Span span) {
+    // The places are equal in all blocks of a cluster, also if the last part of k is shorter: the blocks store sums in
+    // each other's shared memory.
+    __device__ __forceinline__ explicit FewPlaces(const ProductArgs& args) {
+        const i32 each = (args.blocks + args.parts - 1) / args.parts;
         extern __shared__ u8 dynamic_shared[];
         ring = (ptx::shared_address(dynamic_shared) + 1023) / 1024 * 1024;
-        out = ring + stages * S::StageBytes;
+        out = ring + args.stages * S::StageBytes;
         barriers = out + S::OutBytes;
         scales = (barriers + sizeof(FewBarriers) + 127) / 128 * 128;
-        sums = scales + (span.end - span.begin + kScaleBox - 1) / kScaleBox * (kScaleBox * S::ScaleBytes);
+        sums = scales + (each + kScaleBox - 1) / kScaleBox * (kScaleBox * S::ScaleBytes);
     }
     __device__ __forceinline__ u32 weights(u32 stage) const { return ring + stage * S::StageBytes; }
     __device__ __forceinline__ u32 inputs(u32 stage) const { return weights(stage) + S::WeightBytes; }
@@ -470,7 +473,7 @@ struct FewMath {
 template <class S>
 __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     const Span span = span_of(args, part_of(args));
-    const FewPlaces<S> at(args.stages, span);
+    const FewPlaces<S> at(args);
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     FewWalk<S> walk(args, span);
     u32 table = 0;
