@@ -171,7 +171,7 @@ func TestACollisionLosesAHitAndNeverServesAnotherPage(t *testing.T) {
 			prompt = append([]int32{5, 9}, prompt...)
 		}
 		pages, m := ix.Lookup(root, prompt, 1, nil)
-		if len(pages) != (len(prompt)-3)/2 || m.Stop != c.stop {
+		if len(pages) != (len(prompt)-3)/2 || m.Stop != c.stop || m.At != m.Tokens {
 			t.Errorf("%s: pages %v, %v", c.name, pages, m)
 		}
 		check(t, ix)
@@ -183,6 +183,12 @@ func TestACollisionLosesAHitAndNeverServesAnotherPage(t *testing.T) {
 	}
 	if pages, m := ix.Lookup(other, []int32{5, 9, 0}, 1, nil); pages != nil || m.Stop != StopCollision {
 		t.Errorf("pages %v, match %v under a root whose hash is that of a page", pages, m)
+	}
+	if o, _ := ix.Add(root, 1, 3, []int32{4, 8}); o != Added {
+		t.Fatal(o)
+	}
+	if pages, m := ix.Lookup(other, []int32{4, 8, 0}, 1, nil); pages != nil || m.Stop != StopCollision {
+		t.Errorf("the page after that page: pages %v, match %v", pages, m)
 	}
 }
 
