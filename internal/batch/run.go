@@ -176,6 +176,9 @@ func (s *Store) choose() (best *job, line int) {
 			continue
 		}
 		expired := !j.Expires.After(now)
+		if until := j.Expires.Sub(now); !expired && (next < 0 || until < next) {
+			next = until // also without waiting lines: Wake cancels lines that run at this time
+		}
 		switch {
 		case expired && j.State == Running:
 			j.stop()
@@ -190,9 +193,6 @@ func (s *Store) choose() (best *job, line int) {
 				return j, -1
 			}
 			continue
-		}
-		if until := j.Expires.Sub(now); next < 0 || until < next {
-			next = until
 		}
 		if j.after.After(now) || s.used+int64(s.flying+1)*s.reserve() > s.o.Budget {
 			continue
