@@ -177,8 +177,13 @@ __device__ __forceinline__ i32 columns_of(i32 count) {
 
 // Iterates over the items of a cluster of Blocks thread blocks: with n clusters, every n-th item. The items of an
 // expert are ordered by tile, then by group, so that thread blocks that share a weight tile run at the same time.
+//
+// With groups of 128 tokens, two adjacent blocks exchange their items in every second round. Otherwise, if most experts
+// have two groups, one block of a pair would always have the smaller second group. It would get ahead of the other
+// block, and the pair would read each weight tile twice from memory.
 template <class S, u32 Blocks = 1>
 struct Walk {
+    static constexpr bool Exchanged = Blocks == 1 && S::MaxTokens == 128;
     i32 at = 0;  // place in the list of the expert of the last item
     i32 item = blockIdx.x / Blocks;
 
@@ -194,6 +199,9 @@ struct Walk {
                 const i32 tile = local / groups, skip = (local - tile * groups) * group_rows;
                 out = Item{static_cast<i32>(e.x & 0xFFFF), tile, first + skip, min(group_rows, count - skip)};
                 item += gridDim.x / Blocks;
+                if (Exchanged && gridDim.x % 2 == 0) {
+                    item ^= 1;
+                }
                 return true;
             }
         }
