@@ -70,3 +70,69 @@ func StepStreams(k *Kernels, s *Stream, x *HyperStep) error {
 		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap, Cluster: Dim{X: stepParts}},
 		&a)
 }
+
+// HyperManyArgs are the arguments of the kernel that adds a sublayer's output to four residual streams and multiplies
+// the streams.
+type HyperManyArgs struct {
+	WeightMap TensorMap    // bf16 [Columns, 4*Hidden]
+	Add       HyperSumArgs // without results of experts only Post is computed
+	Out       Ptr          // f32 [Rows, Columns]
+	OutStride int64        // elements between rows of Out
+	Columns   int32        // multiple of 8
+	Reserved  int32
+	_         [40]byte // padding to the map's alignment of 64 bytes
+}
+
+const (
+	manyStepRows    = 64 // rows of a block
+	manyStepColumns = 32 // maximum columns of the product
+)
+
+// HyperManyFits reports whether the output of a sublayer can be added to streams in the launch that multiplies the
+// streams. A block has 64 rows and an SM for itself, so the launch is slower than two separate ones if it leaves many
+// SMs without a block.
+func HyperManyFits(d *Device, rows, streams, hidden int32) bool {
+	blocks := int64(rowBlocks(rows, manyStepRows))
+	return !d.portable && rows > mostSteps && 4*blocks >= 3*int64(d.props.SMs) && streams == 4 && hidden%128 == 0 &&
+		hidden >= leastStep
+}
+
+// JoinsMany reports whether AddAndMultiply supports the addition and the product.
+func (x *HyperStep) JoinsMany(d *Device) bool {
+	p, w := &x.Add.Post, &x.Product
+	return HyperManyFits(d, p.Rows, p.Streams, p.Hidden) && p.X%16 == 0 && p.XStride%8 == 0 && p.Sub%16 == 0 &&
+		p.SubStride%8 == 0 && w.Type == ProductBF16 && w.Batch == 1 && w.OutF32 && w.Input == p.X &&
+		w.InputStride == p.XStride && w.Rows == p.Rows && w.K == p.Streams*p.Hidden && w.Columns <= manyStepColumns &&
+		w.parts() == stepParts
+}
+
+// AddAndMultiply adds a sublayer's output to the streams and computes their product, the first two parts of a
+// HyperStep, in one launch. Results are bitwise equal to those of separate launches.
+func AddAndMultiply(k *Kernels, s *Stream, x *HyperStep) error {
+	c := checks{kernel: "sparrow_hyper_many"}
+	a := HyperManyArgs{Add: x.Add, Out: x.Product.Out, OutStride: x.Product.OutStride, Columns: x.Product.Columns}
+	a.Add.Post.check(&c)
+	if n := &a.Add.Sum; n.Results != 0 {
+		c.kernel = "sparrow_hyper_many_sum"
+		n.check(&c)
+	}
+	c.memory("product", a.Out, 8)
+	c.multiple("stride of the product", a.OutStride, 2, int64(a.Columns))
+	if !x.JoinsMany(k.device) {
+		c.fail("%d rows of %d streams of %d columns do not fit; want many rows of four aligned streams, whose columns "+
+			"are a multiple of 128, and their product", a.Add.Post.Rows, a.Add.Post.Streams, a.Add.Post.Hidden)
+	}
+	w := &x.Product
+	err := encodeMaps(k.device, c.err, []mapTarget{{&a.WeightMap, MapSpec{Type: MapBF16, Base: w.Weight,
+		Dims: []uint64{uint64(w.K), uint64(w.Columns)}, Strides: []uint64{2 * uint64(w.WeightStride)},
+		Box: []uint32{64, manyStepColumns}, Swizzle: Swizzle128, L2: 3}}})
+	if err != nil {
+		return err
+	}
+	fn, err := k.Function(c.kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: rowBlocks(a.Add.Post.Rows, manyStepRows)},
+		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, &a)
+}

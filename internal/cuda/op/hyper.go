@@ -91,10 +91,15 @@ func (p *heldPost) step(mix *cuda.HyperMixArgs) cuda.HyperStep {
 	return cuda.HyperStep{Product: p.product, Add: p.add, Step: cuda.MixNormArgs{Mix: *mix}}
 }
 
-// launch computes the sum and the product in separate launches.
+// launch computes the sum and the product, in one launch if there are many rows.
 func (p *heldPost) launch(d *Device) error {
 	held := *p
 	*p = heldPost{}
+	if held.product.Rows > 0 {
+		if x := held.step(&cuda.HyperMixArgs{}); x.JoinsMany(d.gpu) {
+			return cuda.AddAndMultiply(d.kernels, d.stream, &x)
+		}
+	}
 	err := error(nil)
 	if held.add.Sum.Results != 0 {
 		err = cuda.HyperPostSum(d.kernels, d.stream, &held.add)
@@ -117,7 +122,8 @@ func mixesStreams(d *Device, x kernel.Tensor, to []kernel.Projection, add bool) 
 	return ok && w.group == nil && staysStaged(to, add)
 }
 
-// hyperPost adds a sublayer's output to the streams. It is delayed if there are few rows.
+// hyperPost adds a sublayer's output to the streams. It is delayed if a kernel does more than this addition for the
+// number of rows.
 func hyperPost(d *Device, a kernel.HyperPostArgs) error {
 	adds := addsUp(d, &a)
 	if !adds {
@@ -143,7 +149,8 @@ func hyperPost(d *Device, a kernel.HyperPostArgs) error {
 		h.post.add.Sum = normArgs(d, false, nil)
 	}
 	h.kind, h.sum = holdPost, heldSum{}
-	if !cuda.HyperStepFits(d.gpu, args.Rows, args.Streams, args.Hidden) {
+	if !cuda.HyperStepFits(d.gpu, args.Rows, args.Streams, args.Hidden) &&
+		!cuda.HyperManyFits(d.gpu, args.Rows, args.Streams, args.Hidden) {
 		return d.settle()
 	}
 	return nil

@@ -314,6 +314,7 @@ func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 // there is no single launch.
 func TestGPUStepsOfStreamsKeepBits(t *testing.T) {
 	b := onGPU(t)
+	const manyRows = 6533 // rows of the kernel for many rows, the last block of which is not full
 	for _, hidden := range []int{512, 640, 1024, 4096, 4224} {
 		fn, err := b.gpu.Prepare(b.weight(kernel.BF16, 24, 4*hidden), kernel.Projected)
 		b.must(err)
@@ -328,7 +329,10 @@ func TestGPUStepsOfStreamsKeepBits(t *testing.T) {
 		for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {
 			qa, err := b.gpu.Prepare(b.weight(kind, 256, hidden), kernel.Projected)
 			b.must(err)
-			for _, rows := range []int{1, 3, 8, 9, 64, 65} {
+			for _, rows := range []int{1, 3, 8, 9, 64, 65, manyRows} {
+				if rows == manyRows && (kind == kernel.BF16 || hidden > 1024 && hidden != 4096) {
+					continue // the kernel for many rows does not depend on the next sublayer
+				}
 				l := b.streamStep(hidden, rows, fn, qa, experts)
 				one, all := l.run(true), l.run(false)
 				for name := range one {
