@@ -117,7 +117,7 @@ template <bool Experts> struct Adder {
             for (int j = 0; j < 8; j++) v[j] = __fadd_rn(v[j], d[j]);
             unpack_piece(pack_piece(v), v);
         }
-        add_results<8>(s, row, column, at.rest->choices[slot], v);
+        add_results<4>(s, row, column, at.rest->choices[slot], v);
         const uint4 sum = pack_piece(v);
         *reinterpret_cast<uint4*>(s.sum + row * s.sum_stride + column) = sum;
         return sum;
