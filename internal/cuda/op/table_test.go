@@ -295,7 +295,8 @@ func TestBatchesWithoutRows(t *testing.T) {
 
 // launchers are the launchers of package cuda whose arguments are one struct, except those in listed.
 var launchers = map[string]any{
-	"AcceptDrafts": cuda.AcceptDrafts, "AllReduce": cuda.AllReduce, "BlockMax": cuda.BlockMax,
+	"AcceptDrafts": cuda.AcceptDrafts, "AddAndMultiply": cuda.AddAndMultiply, "AllReduce": cuda.AllReduce,
+	"BlockMax": cuda.BlockMax,
 	"Collapse": cuda.Collapse, "CombineExperts": cuda.CombineExperts, "Convolve": cuda.Convolve, "Delta": cuda.Delta,
 	"DrawValues": cuda.DrawValues, "Engram": cuda.Engram, "FetchExperts": cuda.FetchExperts, "Fold": cuda.Fold,
 	"GateQuantise": cuda.GateQuantise, "GatedNorm": cuda.GatedNorm, "GatherIndexSlots": cuda.GatherIndexSlots,

@@ -89,19 +89,30 @@ template <bool Experts> struct Adder {
         __syncwarp();
     }
 
+    DEVICE void load_streams(Piece& p, i32 column) const {
+#pragma unroll
+        for (int i = 0; i < kFour; i++) {
+            p.old[i] = exists ? *reinterpret_cast<const uint4*>(x + static_cast<i64>(i) * args.add.post.hidden + column)
+                              : make_uint4(0, 0, 0, 0);
+        }
+    }
+
     DEVICE Piece load(i32 column) const {
         const HyperPostArgs& a = args.add.post;
         Piece p;
+        load_streams(p, column);
+        p.sub = exists ? *reinterpret_cast<const uint4*>(a.sub + row * a.sub_stride + column) : make_uint4(0, 0, 0, 0);
+        return p;
+    }
+
+    // As load, with the results of experts. They are loaded before the streams, because there are not enough registers
+    // for both.
+    DEVICE Piece load_summed(i32 column) const {
+        const NormQuantiseArgs& s = args.add.sum;
+        Piece p;
         p.sub = make_uint4(0, 0, 0, 0);
-#pragma unroll
-        for (int i = 0; i < kFour; i++) p.old[i] = make_uint4(0, 0, 0, 0);
-        if (!exists) return p;
-#pragma unroll
-        for (int i = 0; i < kFour; i++) {
-            p.old[i] = *reinterpret_cast<const uint4*>(x + static_cast<i64>(i) * a.hidden + column);
-        }
-        const u16* from = Experts ? args.add.sum.x + row * args.add.sum.x_stride : a.sub + row * a.sub_stride;
-        p.sub = *reinterpret_cast<const uint4*>(from + column);
+        if (exists) p.sub = summed(*reinterpret_cast<const uint4*>(s.x + row * s.x_stride + column), column);
+        load_streams(p, column);
         return p;
     }
 
@@ -124,8 +135,7 @@ template <bool Experts> struct Adder {
     }
 
     // Adds the output in eight columns, and writes the new streams to memory and to a stage.
-    DEVICE void add(Piece p, i32 column, const Cursor& ring) const {
-        if (Experts && exists) p.sub = summed(p.sub, column);
+    DEVICE void add(const Piece& p, i32 column, const Cursor& ring) const {
         const f32 *post = at.rest->weights[slot], *comb = post + kFour; // comb: four rows of four
         f32 o[8];
         unpack_8(p.sub, o);
@@ -157,8 +167,8 @@ template <bool Experts> struct Adder {
         arrive_warp(at.full(ring.stage));
     }
 
-    // Without experts, the columns of the next block are loaded while those of a block are added. The results of experts
-    // take these registers, and keep enough loads in flight.
+    // Without experts, the columns of the next block are loaded while those of a block are added. With experts, a block
+    // has more loads, and there are not enough registers.
     DEVICE void run(i32 blocks) {
         begin();
         Cursor ring;
@@ -168,7 +178,7 @@ template <bool Experts> struct Adder {
         for (i32 b = 0; b < blocks; ++b) {
             const i32 column = 64 * b + 8 * chunk;
             if constexpr (Experts) {
-                add(load(column), column, ring);
+                add(load_summed(column), column, ring);
             } else {
                 Piece next = now;
                 if (b + 1 < blocks) next = load(column + 64);
