@@ -2,9 +2,12 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"sparrow/internal/testmodel"
+	"sparrow/sample"
 )
 
 // The error for a refused request names the field, the requested value and the supported values; a request exactly at a
@@ -46,11 +49,22 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 			ask(5, func(r *Request) { r.MaxTokens, r.MinTokens = 7, 7 })},
 		{ask(5, func(r *Request) { r.MinTokens = -1 }), "min_tokens", "is -1, want 0 to max_tokens (0)",
 			ask(5, func(r *Request) { r.MinTokens = 1 })},
+		{ask(5, func(r *Request) { r.Score = &Score{Top: -1} }), "prompt_logprobs", "is -1, want 0 to 20",
+			ask(5, func(r *Request) { r.Score = &Score{Top: 0} })},
 		{ask(5, func(r *Request) { r.Score = &Score{Top: 21} }), "prompt_logprobs", "is 21, want 0 to 20",
 			ask(5, func(r *Request) { r.Score = &Score{Top: 20} })},
 		{ask(5, func(r *Request) { r.Score = &Score{From: 6} }), "score",
 			"begins at token 6, want one of the 5 given tokens",
 			ask(5, func(r *Request) { r.Score = &Score{From: 5} })},
+		{ask(5, func(r *Request) { r.Score = &Score{From: -1} }), "score",
+			"begins at token -1, want one of the 5 given tokens",
+			ask(5, func(r *Request) { r.Score = &Score{Top: 1} })},
+		{ask(5, func(r *Request) { r.Score = &Score{From: 9, Continuations: [][]int32{{1, 2, 3}, {4}}} }), "score",
+			"begins at token 9, want one of the 8 given tokens",
+			ask(5, func(r *Request) { r.Score = &Score{From: 8, Continuations: [][]int32{{1, 2, 3}, {4}}} })},
+		{ask(5, func(r *Request) { r.Score = &Score{Continuations: slices.Repeat([][]int32{{1}}, sample.MaxN+1)} }),
+			"continuations", fmt.Sprintf("are %d, want 1 to %d", sample.MaxN+1, sample.MaxN),
+			ask(5, func(r *Request) { r.Score = &Score{Continuations: slices.Repeat([][]int32{{1}}, 2)} })},
 		{ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {}}} }), "continuations",
 			"item 1 has no tokens",
 			ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {2}}} })},

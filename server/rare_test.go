@@ -77,7 +77,8 @@ func TestLinesThatAreRefused(t *testing.T) {
 			if bad != nil || endpoint != b.Endpoint || len(body) == 0 || body[0] != '{' {
 				t.Errorf("%s: %s %s, %v", c.line.Text, endpoint, body, bad)
 			}
-		case bad == nil || bad.Code != c.code || !strings.Contains(bad.Error(), c.text) || endpoint != "" || body != nil:
+		case bad == nil || bad.Code != c.code || !strings.Contains(bad.Error(), c.text) || endpoint != "" ||
+			body != nil:
 			t.Errorf("%+v: %v; want %s", c.line, bad, c.code)
 		}
 	}
