@@ -32,3 +32,57 @@ func TestTextOfAnArgument(t *testing.T) {
 		}
 	}
 }
+
+// The kind of an argument follows from the types that its schema allows, directly, in unions, behind references inside
+// the schema, or by the values of an enumeration if no type is given. References that lead nowhere allow every type.
+func TestKindsOfArguments(t *testing.T) {
+	deep, cycle := `{"type": "integer"}`, `{"$ref": "#/$defs/cycle"}`
+	for range maxSchemaDepth {
+		deep = `{"anyOf": [` + deep + `]}`
+	}
+	for schema, want := range map[string]valueKind{
+		`{"type": "string"}`:                         valueString,
+		`{"type": ["string", 3]}`:                    valueString,
+		`{"type": "integer"}`:                        valueJSON,
+		`{"type": ["string", "number"]}`:             valueUnknown,
+		`{"type": ["string", "integer"]}`:            valueUnknown,
+		`{"type": ["string", "boolean"]}`:            valueMixed,
+		`{"allOf": [{"type": "string"}]}`:            valueString,
+		`{"oneOf": [{"type": "array"}]}`:             valueJSON,
+		`{"enum": ["a", "b"]}`:                       valueString,
+		`{"enum": ["a", true]}`:                      valueMixed,
+		`{"enum": ["a", 1]}`:                         valueUnknown,
+		`{"enum": [1], "type": "string"}`:            valueString,
+		`{"const": "a"}`:                             valueString,
+		`{"const": null}`:                            valueJSON,
+		`{"const": 1, "enum": ["a"]}`:                valueUnknown,
+		`{"$ref": "#/$defs/city"}`:                   valueString,
+		`{"$ref": "#/$defs/a~1b~0c"}`:                valueJSON,
+		`{"$ref": "#/$defs/none"}`:                   valueUnknown,
+		`{"$ref": "#/$defs/city/type/more"}`:         valueUnknown,
+		`{"$ref": "city"}`:                           valueUnknown,
+		`{"$ref": 3}`:                                valueUnknown,
+		`{"$ref": "#/$defs/city", "type": "object"}`: valueMixed,
+		`{}`:                        valueUnknown,
+		`true`:                      valueUnknown,
+		deep:                        valueJSON,
+		`{"anyOf": [` + deep + `]}`: valueUnknown,
+		cycle:                       valueUnknown,
+	} {
+		text := `{"type": "object", "properties": {"a": ` + schema + `}, "$defs": {"city": {"type": "string"},
+			"a/b~c": {"type": "integer"}, "cycle": {"$ref": "#/$defs/cycle"}}}`
+		types := newToolTypes([]Tool{{Name: "f", Parameters: json.RawMessage(text)}}, nil)
+		if got := types.kind("f", "a"); got != want {
+			t.Errorf("%s: kind %v, want %v", schema, got, want)
+		}
+		if a, b := types.kind("f", "b"), types.kind("g", "a"); a != valueUnknown || b != valueUnknown {
+			t.Errorf("an argument or a tool that does not exist: %v, %v", a, b)
+		}
+	}
+	for _, text := range []string{`{}`, `{"properties": []}`, `[]`, ``} {
+		types := newToolTypes([]Tool{{Name: "f", Parameters: json.RawMessage(text)}}, nil)
+		if got := types.kind("f", "a"); got != valueUnknown {
+			t.Errorf("parameters %q: kind %v", text, got)
+		}
+	}
+}
