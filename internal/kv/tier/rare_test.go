@@ -58,7 +58,8 @@ func TestAnswersToOtherMachines(t *testing.T) {
 		{"exists " + key, ":1\r\n"}, {"EXISTS " + other, ":0\r\n"}, {"EXISTS " + key + " " + key, ":0\r\n"},
 		{"EXISTS", ":0\r\n"}, {"EXISTS " + key + "00", ":0\r\n"}, {"EXISTS " + key[:len(key)-2], ":0\r\n"},
 		{"EXISTS x" + key, ":0\r\n"}, {"GET " + other, "$-1\r\n"}, {"GET " + key[:len(key)-1] + "x", "$-1\r\n"},
-		{"GET " + key, fmt.Sprintf("$%d\r\n%s\r\n", spec.Size(), page)}, {"SET " + key, refused}, {"DEL " + key, refused},
+		{"GET " + key, fmt.Sprintf("$%d\r\n%s\r\n", spec.Size(), page)}, {"SET " + key, refused},
+		{"DEL " + key, refused},
 	} {
 		near, far := net.Pipe()
 		failed := make(chan error, 1)
