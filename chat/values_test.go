@@ -50,7 +50,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		"a tool that is not sent": {choose(ToolChoice{Mode: ChoiceFunction, Name: "g"}, f), false},
 		"an unknown choice":       {choose(ToolChoice{Mode: 77}, f), false},
 		"tools of the user":       {ask(Message{Role: User, Content: "hi", Tools: []Tool{{Name: "g"}}}), false},
-		"a format of the user":    {ask(Message{Role: User, Content: "hi", ResponseFormat: json.RawMessage(`{}`)}), false},
+		"a format of the user": {
+			ask(Message{Role: User, Content: "hi", ResponseFormat: json.RawMessage(`{}`)}), false},
 		"parameters that are cut": {tools(Tool{Name: "f", Parameters: json.RawMessage(`{"a":`)}), false},
 		"an unknown role":         {ask(Message{Role: "owner", Content: "x"}), false},
 	} {

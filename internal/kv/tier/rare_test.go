@@ -16,8 +16,8 @@ import (
 
 // Invariants of this file: pages have the bytes of their format, and other machines and listeners get exact answers.
 
-// The checksum of a page is SHA-256 over its header, with zeros in place of the checksum, and its rows. A header that is
-// cut off is damaged at every length.
+// The checksum of a page is SHA-256 over its header, with zeros in place of the checksum, and its rows. A header that
+// is cut off is damaged at every length.
 func TestTheChecksumOfAPage(t *testing.T) {
 	s := openStack(t, Options{HostBytes: 3000}, spec)
 	p := chain(s, 1, 1)[0]
