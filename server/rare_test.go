@@ -146,6 +146,10 @@ func TestMessageBatchesThatRun(t *testing.T) {
 			t.Errorf("%s: %d %s", id, got.status, got.body)
 		}
 	}
+	b = decoded[anthropic.MessageBatch](t, post(t, url+messageBatchPrefix+b.ID+"/cancel", ""))
+	if b.CancelInitiatedAt == nil || b.ProcessingStatus == anthropic.BatchInProgress {
+		t.Errorf("%+v", b)
+	}
 	for _, prefix := range []string{messageBatchPrefix, batchPrefix} {
 		if got := post(t, url+prefix+"none/cancel", ""); got.status != http.StatusNotFound {
 			t.Errorf("cancelling none: %d %s", got.status, got.body)

@@ -1,0 +1,35 @@
+package grammar
+
+import "testing"
+
+// Strings that a negated schema lists are excluded, also beside a pattern, and references resolve against the address
+// that draft 4 calls id.
+func TestExcludedStringsAndOldAddresses(t *testing.T) {
+	tokens := tokensOf(t, pieces...)
+	old := `{"id":"http://x/a.json","properties":{"a":{"$ref":"http://x/a.json#/definitions/n"}},` +
+		`"definitions":{"n":{"type":"null"}},"additionalProperties":false}`
+	for _, c := range []struct {
+		schema    string
+		good, bad []string
+	}{
+		{`{"type":"string","not":{"enum":["a","ab",1]},"maxLength":2,"pattern":"^[ab]*$"}`,
+			[]string{`""`, `"b"`, `"aa"`, `"ba"`}, []string{`"a"`, `"ab"`, `"abb"`, `"c"`}},
+		{`{"type":"string","not":{"const":"a"},"maxLength":2}`, []string{`""`, `"b"`, `"ab"`},
+			[]string{`"a"`, `"abc"`}},
+		{old, []string{`{}`, `{"a":null}`}, []string{`{"a":1}`, `{"b":null}`}},
+	} {
+		g, err := Compile([]byte(c.schema), tokens)
+		if err != nil {
+			t.Errorf("%s: %v", c.schema, err)
+			continue
+		}
+		for good, docs := range map[bool][]string{true: c.good, false: c.bad} {
+			for _, doc := range docs {
+				s := g.Start()
+				if ok := s.AcceptString(doc) == nil && s.Done(); ok != good {
+					t.Errorf("%s: %s is accepted: %v", c.schema, doc, ok)
+				}
+			}
+		}
+	}
+}
