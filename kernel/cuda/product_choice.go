@@ -82,8 +82,8 @@ func (x *Product) choose(sms int32) productChoice {
 			return c
 		}
 		return x.chooseFew(sms)
-	case x.Type == ProductBF16 && x.parts() > 1:
-		return x.many(128)
+	case x.Type == ProductBF16 && x.parts() > 1: // narrow tiles use more SMs if there are few columns
+		return x.cheapest(sms, x.many(128), x.many(64))
 	case x.Type == ProductBF16:
 		return x.cheapest(sms, x.many(256), x.many(128))
 	case x.parts() > 1 && (x.Sums == 0 || x.Factors != 0):
@@ -253,13 +253,16 @@ func (x *Product) fewBytes(c *productChoice, stages int32) int {
 
 // many returns the kernel for many rows with tiles of the given number of columns.
 func (x *Product) many(columns int32) productChoice {
-	name := map[int32]string{128: "many128", 176: "many176", 192: "many192", 256: "many256"}[columns]
+	name := map[int32]string{64: "many64", 128: "many128", 176: "many176", 192: "many192", 256: "many256"}[columns]
 	if x.parts() > 1 {
 		name += "_parts"
 	}
 	c := productChoice{kernel: x.name(name), inputs: manyRows, weights: columns, perSM: 1, cost: 100}
-	if x.Type == ProductFP8 && columns == 192 {
+	switch {
+	case x.Type == ProductFP8 && columns == 192:
 		c.cost = 94
+	case columns == 64: // bound by the traffic from L2
+		c.cost = 130
 	}
 	return c
 }

@@ -313,7 +313,7 @@ func everyChoice(x *Product) []productChoice {
 	}
 	widths := map[ProductType][]int32{ProductFP8: {128, 192}, ProductBF16: {128, 256}}[x.Type]
 	if x.parts() > 1 {
-		widths = map[ProductType][]int32{ProductFP8: {128, 176}, ProductBF16: {128}}[x.Type]
+		widths = map[ProductType][]int32{ProductFP8: {128, 176}, ProductBF16: {64, 128}}[x.Type]
 	}
 	if x.Type == ProductFP8 {
 		list = append(list, x.tall())
