@@ -217,9 +217,11 @@ struct DeltaState {
     };
 
     // Updates the state with a row. out has the lane's part of the outputs of its columns. `meanwhile` gets the
-    // distance of the lanes after each exchange of sums.
-    template <class Meanwhile>
-    DEVICE void row(const Row& x, f32 (&out)[kLaneColumns], const Meanwhile& meanwhile) {
+    // distance of the lanes after each exchange of sums. With Between, outputs are computed between the exchanges, to
+    // hide their latency. The compiler would move them behind the exchanges, so the distance of an exchange depends on
+    // outputs: `zero` is 0, which the compiler does not know.
+    template <bool Between, class Meanwhile>
+    DEVICE void row(const Row& x, f32 (&out)[kLaneColumns], i32 zero, const Meanwhile& meanwhile) {
         f32 p[kLaneColumns][2] = {}, o[kLaneColumns][2] = {}, sum[kLaneColumns];
 #pragma unroll
         for (int j = 0; j < kKeyVectors; j++) {
@@ -235,21 +237,27 @@ struct DeltaState {
         }
 #pragma unroll
         for (int c = 0; c < kLaneColumns; c++) sum[c] = __fadd_rn(p[c][0], p[c][1]);
-#pragma unroll
-        for (int d = kGroupStep; d < 32; d *= 2) {
-#pragma unroll
-            for (int c = 0; c < kLaneColumns; c++) sum[c] = exchange(sum[c], sum[c], d);
-            meanwhile(d);
-        }
-#pragma unroll
-        for (int j = 0; j < kKeyVectors; j++) {
+        const auto outputs = [&](int j) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
 #pragma unroll
                 for (int c = 0; c < kLaneColumns; c++)
                     o[c][i % 2] = __fmaf_rn(s[4 * j + i][c], (&x.q[j].x)[i], o[c][i % 2]);
             }
+        };
+        i32 after = 0; // zero, once the outputs of the vectors so far are computed
+#pragma unroll
+        for (int d = kGroupStep, j = 0; d < 32; d *= 2, j++) {
+#pragma unroll
+            for (int c = 0; c < kLaneColumns; c++) sum[c] = exchange(sum[c], sum[c], d | after);
+            meanwhile(d);
+            if (Between) {
+                outputs(j);
+                after = (__float_as_int(o[0][1]) | __float_as_int(o[1][1])) & zero;
+            }
         }
+#pragma unroll
+        for (int j = Between ? kKeyVectors - 1 : 0; j < kKeyVectors; j++) outputs(j);
 #pragma unroll
         for (int c = 0; c < kLaneColumns; c++) {
             const f32 u = __fmul_rn(x.factors.x, __fsub_rn(c == 0 ? x.v.x : x.v.y, sum[c]));
@@ -269,7 +277,7 @@ constexpr i32 kDeltaPreparers = 4;
 
 // Processes the eight rows of a tile. column: first of the lane's columns. Two groups of keys exchange their outputs,
 // one column each.
-DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 group, i32 column) {
+DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 group, i32 column, i32 zero) {
     const bool upper = group & 1;
     DeltaState::Row rows[2];
     rows[0].load_keys(t, 0, group);
@@ -279,7 +287,7 @@ DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 
         f32 out[kLaneColumns];
         DeltaState::Row& next = rows[(i + 1) % 2];
         rows[i % 2].load_rest(t, i, group, column);
-        state.row(rows[i % 2], out, [&](int d) {
+        state.row<true>(rows[i % 2], out, zero, [&](int d) {
             if (d == 2 * kGroupStep && i + 1 < kDeltaTile) next.load_keys(t, i + 1, group);
         });
         mine[i * kParts * kDeltaColumns] = exchange(upper ? out[1] : out[0], upper ? out[0] : out[1], kGroupStep);
@@ -372,7 +380,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
             whole = count == kDeltaTile && !s.holds && t.whole();
             if (threadIdx.x < kDeltaTile) outs[b].row[threadIdx.x] = whole ? t.row[threadIdx.x] : -1;
             if (whole) {
-                delta_tile(t, outs[b], state, group, column);
+                delta_tile(t, outs[b], state, group, column, a.heads >> 20);
                 const i32 kept = t.snapshot[kDeltaTile - 1];
                 if (kept >= 0) state.store(place(a.kept, kept));
             }
@@ -383,7 +391,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
             f32 out[kLaneColumns];
             DeltaState::Row x;
             x.load_keys(t, i, group);
-            state.row(x, out, [&](int d) {
+            state.row<false>(x, out, 0, [&](int d) {
                 if (d == 2 * kGroupStep) x.load_rest(t, i, group, column);
             });
 #pragma unroll
