@@ -10,35 +10,14 @@
 // depend only on its token row, its column and the weight, not on the number of tokens.
 #pragma once
 
-#include "sm90/packed/args.h"
-#include "sm90/packed/decode.cuh"
 #include "sm90/tile.cuh"
+#include "smxx/packed/decode.cuh"
+#include "smxx/packed/output.cuh"
 
 namespace sparrow_packed {
 
 using sparrow_tile::Cursor;
 
-// The lookup table in shared memory that a format needs (decode_lattice.cuh).
-template <class F>
-struct Table {
-    static constexpr int TableBytes = 0;
-
-    static __device__ __forceinline__ void fill(u8*, u32, u32) {}
-    static __device__ __forceinline__ u32 of_lane(u32, u32) { return 0; }
-};
-
-// Returns the decoder state of a format for a unit.
-template <class F>
-__device__ __forceinline__ F unit_of(u32 unit, u32 table, u32 warp, u32 lane) {
-    F format;
-    if constexpr (Table<F>::TableBytes > 0) {
-        format.table = table;
-    }
-    format.begin(unit, warp, lane);
-    return format;
-}
-
-constexpr int kStripes = 4;  // stripes per tile
 constexpr int kMaxListed = 512;  // maximum number of experts that have rows
 
 // Shapes of a kernel in which MathGroups warpgroups multiply 64 weight rows each by up to N tokens. Sequential: one
@@ -87,17 +66,6 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// One work item: Stripes stripes of an expert's weights, multiplied by a group of the expert's tokens, over a part of
-// k.
-struct Item {
-    i32 expert;
-    i32 tile;   // index of a tile of Stripes stripes
-    i32 first;  // index of the group's first token in the sorted order
-    i32 count;  // number of tokens in the group
-    i32 part;   // index of the part of k
-    i32 slot;   // index in args.sums and args.arrived, the same for all parts
-};
-
 // Tokens per band. Products of many tokens are processed band by band. The 132 SMs of an H200 then process 11 tiles by
 // 12 groups at a time, or 22 tiles by 6 wide groups, which minimises the bytes read from memory.
 constexpr i32 kBandTokens = 1536;
@@ -135,14 +103,5 @@ struct Walk {
         return false;
     }
 };
-
-struct Span {
-    i32 begin, end;
-};
-
-__device__ __forceinline__ Span span_of(const PackedArgs& args, i32 part) {
-    const i32 each = (args.units + args.parts - 1) / args.parts;
-    return {part * each, min(args.units, (part + 1) * each)};
-}
 
 }  // namespace sparrow_packed

@@ -226,47 +226,6 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
     }
 }
 
-// Combines the sums of the parts of k in global memory, piece by piece. The last warp to arrive adds all parts in
-// order; for it, the function returns true, with the total in sum. Warps do not wait for the other warps of their
-// thread block. args.arrived has one counter per piece of an item.
-template <class S>
-__device__ __forceinline__ bool add_parts_of_warp(const PackedArgs& args, float (&sum)[S::Tokens / 2], const Item& item,
-                                                  u32 piece, u32 lane) {
-    constexpr int kFours = S::Tokens / 8;
-    const i64 slot = static_cast<i64>(item.slot) * (4 * S::Groups) + piece;
-    float4* slab = reinterpret_cast<float4*>(args.sums) + slot * args.parts * (kFours * 32) + lane;
-#pragma unroll
-    for (int i = 0; i < kFours; ++i) {
-        __stcg(slab + (item.part * kFours + i) * 32,
-               make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
-    }
-    __threadfence();
-    __syncwarp();
-    u32 arrived = 0;
-    if (lane == 0) {
-        arrived = atomicAdd(args.arrived + slot, 1u) + 1;
-    }
-    if (__shfl_sync(ptx::kFullMask, arrived, 0) != static_cast<u32>(args.parts)) {
-        return false;
-    }
-    if (lane == 0) {
-        args.arrived[slot] = 0;
-    }
-    __threadfence();
-    for (i32 part = 0; part < args.parts; ++part) {
-#pragma unroll
-        for (int i = 0; i < kFours; ++i) {
-            const float4 v = __ldcg(slab + (part * kFours + i) * 32);
-            const float f[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                sum[4 * i + j] = part == 0 ? f[j] : __fadd_rn(sum[4 * i + j], f[j]);
-            }
-        }
-    }
-    return true;
-}
-
 template <class S>
 __device__ __forceinline__ void multiply_few(const PackedArgs& args) {
     extern __shared__ __align__(128) u8 dynamic_shared[];

@@ -1,23 +1,9 @@
-// Common parts of the matrix products with packed weights: addresses of weights, the list of experts, sums of parts,
-// and results.
+// Common parts of the matrix products with packed weights: the list of experts, and sums of parts of a thread block.
 #pragma once
 
 #include "sm90/packed/config.h"
-#include "smxx/activation.cuh"
-#include "smxx/num.cuh"
 
 namespace sparrow_packed {
-
-// Reports whether the previous kernel writes the list of experts, as it does for products of gate and up.
-__device__ __forceinline__ bool late(const PackedArgs& args) { return args.order != nullptr && !args.from_pairs; }
-
-// Returns the address of the first unit of an item.
-template <class S>
-__device__ __forceinline__ const u8* weights_of(const PackedArgs& args, const Item& item) {
-    const i32 stripe = item.tile * S::Stripes;
-    const i64 tile = static_cast<i64>(item.expert) * args.tiles + stripe / kStripes;
-    return args.weights + (tile * args.units * kStripes + stripe % kStripes) * S::F::Bytes;
-}
 
 // Reads the list of experts that have rows into shared memory. A plain matrix product has one entry.
 template <class S, class Shared>
@@ -80,57 +66,6 @@ __device__ __forceinline__ bool add_parts(const PackedArgs& args, Shared& shared
         }
     }
     return true;
-}
-
-// Writes the results of an item. A lane has rows 16 warp + lane/4 and 16 warp + lane/4 + 8 of its stripe, and two of
-// every eight tokens.
-template <class S>
-__device__ __forceinline__ void write(const PackedArgs& args, const float (&sum)[S::Tokens / 2], const Item& item,
-                                      i32 stripe, u32 warp, u32 lane) {
-    const float upper = args.factors[2 * item.expert], lower = args.factors[2 * item.expert + 1];
-    if (args.gated) {
-        const i32 column = stripe * 32 + static_cast<i32>(warp * 8 + lane / 4);
-#pragma unroll
-        for (int e = 0; e < S::Tokens / 8; ++e) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const i32 token = 8 * e + static_cast<i32>(lane % 4) * 2 + i;
-                if (token < item.count) {
-                    const float v = gated(__fmul_rn(sum[4 * e + i], upper), __fmul_rn(sum[4 * e + 2 + i], lower),
-                                          args.limit);
-                    static_cast<u16*>(args.out)[(item.first + token) * args.out_stride + column] =
-                        static_cast<u16>(bf16_bits(v));
-                }
-            }
-        }
-        return;
-    }
-    const i32 column = stripe * 64 + static_cast<i32>(warp * 16 + lane / 4);
-#pragma unroll
-    for (int e = 0; e < S::Tokens / 8; ++e) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const i32 token = 8 * e + static_cast<i32>(lane % 4) * 2 + i;
-            if (token >= item.count) {
-                continue;
-            }
-            const i32 place = item.first + token;
-            const i64 row = (args.order != nullptr ? args.order[place] : place) * args.out_stride;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const i32 at = column + 8 * half;
-                const float v = __fmul_rn(sum[4 * e + 2 * half + i], half == 0 ? upper : lower);
-                if (at >= args.columns) {
-                    continue;
-                }
-                if (args.out_f32) {
-                    static_cast<float*>(args.out)[row + at] = v;
-                } else {
-                    static_cast<u16*>(args.out)[row + at] = static_cast<u16>(bf16_bits(v));
-                }
-            }
-        }
-    }
 }
 
 }  // namespace sparrow_packed

@@ -7,8 +7,8 @@
 // Bytes: the matrix is read once and written once.
 #pragma once
 
-#include "sm90/packed/args.h"
-#include "sm90/packed/decode.cuh"
+#include "smxx/packed/args.h"
+#include "smxx/packed/decode.cuh"
 #include "smxx/floats.cuh"
 
 namespace sparrow_packed {

@@ -1,5 +1,5 @@
 // Packs weights into all formats except the lattice types and IQ4.
-#include "sm90/packed/pack.cuh"
+#include "smxx/packed/pack.cuh"
 
 PACKED_PACK(nvfp4, sparrow_packed::Nvfp4)
 PACKED_PACK(mxfp4, sparrow_packed::Mxfp4)

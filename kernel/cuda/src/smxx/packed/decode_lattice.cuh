@@ -15,8 +15,8 @@
 //   d        [row] pairs of bf16 whose sum is d times kEighths / 8 * 2^(139 - Exponent)
 #pragma once
 
-#include "sm90/packed/config.h"
-#include "sm90/packed/lattice.h"
+#include "smxx/packed/decode.cuh"
+#include "smxx/packed/lattice.h"
 
 namespace sparrow_packed {
 
@@ -174,9 +174,11 @@ struct Table<IQ3S> : PointTable<IQ3S, 512, kIQ3S> {};
 
 // IQ4_NL and IQ4_XS: one of sixteen numbers times a scale per 32 values. Codes are stored like 4-bit codes
 // (decode.cuh), but a byte holds both codes of a pair, and the table holds pairs. Scales are [row][8] bf16.
-struct IQ4 {
+// kApart: bytes between pairs in the table.
+template <int kApart>
+struct Pairs16 {
     static constexpr bool Turned = false;
-    static constexpr int K = 256, Exponent = 0;
+    static constexpr int K = 256, Exponent = 0, Apart = kApart;
     static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;
 
     Codes4 codes;
@@ -196,26 +198,30 @@ struct IQ4 {
             const u32 l = s < 2 ? low_twice(lower) : high_twice(lower);
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                a[s][j] = times(load_4(byte_times<128>(c[s], j, table)), j % 2 == 0 ? u : l);
+                a[s][j] = times(load_4(byte_times<Apart>(c[s], j, table)), j % 2 == 0 ? u : l);
             }
         }
     }
 };
+struct IQ4 : Pairs16<128> {};
 __device__ const float kIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-template <>
-struct Table<IQ4> {
-    static constexpr int TableBytes = 256 * 128;
+// The table of all pairs of the sixteen numbers, each repeated over Apart bytes.
+template <class F>
+struct PairTable {
+    static constexpr int TableBytes = 256 * F::Apart;
 
     static __device__ __forceinline__ void fill(u8* table, u32 thread, u32 threads) {
         for (u32 i = thread; i < 256; i += threads) {
             const u32 word = pack_pair(kIQ4[i % 16], kIQ4[i / 16]);
-            for (int j = 0; j < 32; ++j) {
-                reinterpret_cast<u32*>(table)[i * 32 + j] = word;
+            for (int j = 0; j < F::Apart / 4; ++j) {
+                reinterpret_cast<u32*>(table)[i * (F::Apart / 4) + j] = word;
             }
         }
     }
-    static __device__ __forceinline__ u32 of_lane(u32 table, u32 lane) { return table + lane * 4; }
+    static __device__ __forceinline__ u32 of_lane(u32 table, u32 lane) { return table + lane * 4 % F::Apart; }
 };
+template <>
+struct Table<IQ4> : PairTable<IQ4> {};
 
 }  // namespace sparrow_packed

@@ -23,13 +23,29 @@
 // and FP8 with power-of-two scales are exact in bf16. A scale of the whole matrix multiplies the float32 sums.
 #pragma once
 
-#include "ptx/async.cuh"
-#include "ptx/barrier.cuh"
-#include "ptx/copy.cuh"
-#include "ptx/multicast.cuh"
-#include "ptx/warp.cuh"
+#include "ptx/types.h"
 
 namespace sparrow_packed {
+
+// The lookup table in shared memory that a format needs (decode_lattice.cuh).
+template <class F>
+struct Table {
+    static constexpr int TableBytes = 0;
+
+    static __device__ __forceinline__ void fill(u8*, u32, u32) {}
+    static __device__ __forceinline__ u32 of_lane(u32, u32) { return 0; }
+};
+
+// Returns the decoder state of a format for a unit.
+template <class F>
+__device__ __forceinline__ F unit_of(u32 unit, u32 table, u32 warp, u32 lane) {
+    F format;
+    if constexpr (Table<F>::TableBytes > 0) {
+        format.table = table;
+    }
+    format.begin(unit, warp, lane);
+    return format;
+}
 
 __device__ __forceinline__ uint4 load_16(u32 address) {
     uint4 v;
@@ -59,7 +75,14 @@ __device__ __forceinline__ u32 load_1(u32 address) {
     return v;
 }
 
-// Products and sums of pairs of bf16, rounded to nearest even.
+// Products and sums of pairs of bf16, rounded to nearest even. Before Hopper, fma is the only such instruction; a
+// product plus -0 and a difference as a product by -1 have the same bits.
+__device__ __forceinline__ u32 times_plus(u32 a, u32 b, u32 c) {
+    u32 r;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+#if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ u32 times(u32 a, u32 b) {
     u32 r;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
@@ -70,11 +93,10 @@ __device__ __forceinline__ u32 minus(u32 a, u32 b) {
     asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
     return r;
 }
-__device__ __forceinline__ u32 times_plus(u32 a, u32 b, u32 c) {
-    u32 r;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-    return r;
-}
+#else
+__device__ __forceinline__ u32 times(u32 a, u32 b) { return times_plus(a, b, 0x80008000u); }
+__device__ __forceinline__ u32 minus(u32 a, u32 b) { return times_plus(b, 0xBF80BF80u, a); }
+#endif
 // Return one half of a pair in both halves of a word. They use 16-bit registers instead of a byte permutation, because
 // a multiplication can select half of a register without a further instruction.
 __device__ __forceinline__ u32 low_twice(u32 v) {

@@ -1,8 +1,8 @@
 // Packs the lattice types and IQ4 (decode_lattice.cuh).
 #pragma once
 
-#include "sm90/packed/decode_lattice.cuh"
-#include "sm90/packed/pack.cuh"
+#include "smxx/packed/decode_lattice.cuh"
+#include "smxx/packed/pack.cuh"
 
 namespace sparrow_packed {
 

@@ -1,5 +1,5 @@
 // Packs weights of the lattice types and of IQ4.
-#include "sm90/packed/pack_lattice.cuh"
+#include "smxx/packed/pack_lattice.cuh"
 
 PACKED_PACK(iq2_xxs, sparrow_packed::IQ2XXS)
 PACKED_PACK(iq2_xs, sparrow_packed::IQ2XS)

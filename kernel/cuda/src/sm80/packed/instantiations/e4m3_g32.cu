@@ -1,0 +1,5 @@
+// Portable matrix products with e4m3 weights in groups of 32 or 64, with scales that are powers of two.
+#include "sm80/packed/few.cuh"
+#include "sm80/packed/many.cuh"
+
+PORTABLE_PACKED(e4m3_g32, sparrow_packed::E4m3<4, false>)

@@ -1,0 +1,5 @@
+// Portable matrix products with int8 weights in groups of multiples of 128, with bf16 scales.
+#include "sm80/packed/few.cuh"
+#include "sm80/packed/many.cuh"
+
+PORTABLE_PACKED(i8_g128, sparrow_packed::I8<1, false>)
