@@ -464,7 +464,7 @@ func PrepareExperts(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs) error 
 	if err != nil {
 		return err
 	}
-	args := grouped(k, *a)
+	args := grouped(k, e, *a)
 	return Run(s, fn, Launch{Grid: Dim{X: 1 + quantiseBlocks(e, a)}, Block: Dim{X: prepareThreads},
 		Overlap: s.overlap}, &args)
 }
@@ -498,14 +498,17 @@ func RouteAndPrepare(k *Kernels, s *Stream, e ExpertShape, a *RouteExpertsArgs) 
 		return err
 	}
 	a.Blocks = ceilDiv(r.Rows, prepareThreads/32)
-	a.Experts = grouped(k, a.Experts)
+	a.Experts = grouped(k, e, a.Experts)
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks) + quantiseBlocks(e, x)}, Block: Dim{X: prepareThreads},
 		Overlap: s.overlap}, a)
 }
 
 // grouped returns the arguments with the group size that this device's products use.
-func grouped(k *Kernels, a ExpertsArgs) ExpertsArgs {
-	if k.device.portable {
+func grouped(k *Kernels, e ExpertShape, a ExpertsArgs) ExpertsArgs {
+	switch {
+	case k.device.portable && e.Packed != "":
+		a.GroupRows = portablePackedGroup(a.GroupRows)
+	case k.device.portable:
 		a.GroupRows = expertFewRows
 	}
 	return a

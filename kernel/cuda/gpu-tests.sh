@@ -93,7 +93,7 @@ suite() {
         hopper='FunctionsMatchTheManifest|TensorMapIsEncoded|LaunchAttributes|EveryProductKernel'
         failed=0
         tests kernel/cuda GPU -test.skip "$hopper" -portable "$@" || failed=1
-        tests internal/cuda/op GPU -test.skip 'Packed|Ranks' -portable "$@" || failed=1
+        tests internal/cuda/op GPU -test.skip Ranks -portable "$@" || failed=1
         tests internal/testkit GPU -portable "$@" || failed=1
         tests verify 'GPUO(racle|ffloaded)' -portable "$@" || failed=1
         tests builtin Golden/portable || failed=1

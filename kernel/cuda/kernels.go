@@ -9,14 +9,15 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// Kernels holds the embedded kernels after they were loaded into a device. It does not change, so any goroutine may use
-// it.
+// Kernels holds the embedded kernels after they were loaded into a device. Any goroutine may use it: it changes only
+// when an image is loaded whose loading was deferred, which happens once.
 type Kernels struct {
 	device    *Device
 	modules   []*Module
 	functions map[string]*Function
 	missing   map[string]string // reason for each kernel that cannot run on this device
-	compiling time.Duration     // time that the driver took to compile PTX, or to find it in its cache
+	deferred  map[string]*deferredImage
+	compiling time.Duration // time that the driver took to compile PTX, or to find it in its cache
 }
 
 // LoadKernels loads the embedded images for the device: machine code for Hopper, or PTX, which the driver compiles
@@ -26,7 +27,8 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernels{device: d, functions: map[string]*Function{}, missing: map[string]string{}}
+	k := &Kernels{device: d, functions: map[string]*Function{}, missing: map[string]string{},
+		deferred: map[string]*deferredImage{}}
 	var mine []*image.Image
 	replaced := map[string]bool{}
 	for i := range m.Images {
@@ -38,7 +40,11 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 		im := &m.Images[i]
 		if d.portable && im.PTX && d.capability() >= image.FirstCapability(im.Source) && !replaced[im.Name] ||
 			!d.portable && im.Native() {
-			mine = append(mine, im)
+			if d.portable && image.Deferred(im.Source) {
+				k.deferLoading(im)
+			} else {
+				mine = append(mine, im)
+			}
 			continue
 		}
 		for _, kn := range im.Kernels {
@@ -64,7 +70,7 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 	}
 	for i, im := range mine {
 		if errs[i] == nil {
-			errs[i] = k.find(im, k.modules[i])
+			errs[i] = find(im, k.modules[i], k.functions)
 		}
 	}
 	if err := errors.Join(append(errs, d.limits.bus.load(k))...); err != nil {
@@ -106,8 +112,8 @@ func (k *Kernels) loadModule(im *image.Image) (*Module, error) {
 	return k.device.loadModule(im.Name, code)
 }
 
-// find adds the kernels of a loaded image to the table of functions.
-func (k *Kernels) find(im *image.Image, mod *Module) error {
+// find adds the kernels of a loaded image to a table of functions.
+func find(im *image.Image, mod *Module, functions map[string]*Function) error {
 	for _, kn := range im.Kernels {
 		fn, err := mod.Function(kn.Name)
 		if err != nil {
@@ -121,15 +127,43 @@ func (k *Kernels) find(im *image.Image, mod *Module) error {
 				return err
 			}
 		}
-		k.functions[kn.Name] = fn
+		functions[kn.Name] = fn
 	}
 	return nil
 }
 
-// Function returns the loaded kernel with the given name.
+// deferredImage is an image that is loaded when one of its kernels is first needed.
+type deferredImage struct {
+	load   func() (map[string]*Function, error) // loads the image on the first call
+	loaded *Module                              // nil before the image is loaded
+}
+
+// deferLoading adds the kernels of an image that is loaded later.
+func (k *Kernels) deferLoading(im *image.Image) {
+	x := &deferredImage{}
+	x.load = sync.OnceValues(func() (map[string]*Function, error) {
+		mod, err := k.loadModule(im)
+		if err != nil {
+			return nil, err
+		}
+		x.loaded = mod
+		functions := map[string]*Function{}
+		return functions, find(im, mod, functions)
+	})
+	for _, kn := range im.Kernels {
+		k.deferred[kn.Name] = x
+	}
+}
+
+// Function returns the kernel with the given name. If the loading of its image was deferred, Function loads it, which
+// must not happen while a stream is captured.
 func (k *Kernels) Function(name string) (*Function, error) {
 	if fn := k.functions[name]; fn != nil {
 		return fn, nil
+	}
+	if x := k.deferred[name]; x != nil {
+		functions, err := x.load()
+		return functions[name], err
 	}
 	if why := k.missing[name]; why != "" {
 		return nil, fmt.Errorf("cuda: kernel %s: %s: %w", name, why, ErrUnavailable)
@@ -143,7 +177,10 @@ func (k *Kernels) Close() error {
 	for _, m := range k.modules {
 		errs = append(errs, m.Close())
 	}
-	k.modules, k.functions = nil, nil
+	for _, x := range k.deferred {
+		errs = append(errs, x.loaded.Close()) // a second call does nothing
+	}
+	k.modules, k.functions, k.deferred = nil, nil, nil
 	return errors.Join(errs...)
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // This file has products with weights that are stored packed in device memory and decoded in the kernel
-// (src/sm90/packed). The names of kernels contain the name of the packed format.
+// (src/sm90/packed, src/sm80/packed). The names of kernels contain the name of the packed format.
 
 // PackedArgs are the arguments of products with packed weights.
 type PackedArgs struct {
@@ -153,6 +153,11 @@ func PackWeight(k *Kernels, s *Stream, f PackedFormat, a *PackPackedArgs) error 
 	if a.Tiles > maxGridY {
 		c.fail("the matrix has %d rows, want at most %d", a.Rows, maxGridY*packedRows/2)
 	}
+	if k.device.portable { // products may be captured later, when no image can be loaded
+		if _, err := k.Function(f.portable(packedFew16)); err != nil {
+			return err
+		}
+	}
 	return runGrid(k, s, &c, Dim{X: uint32(a.Units), Y: uint32(a.Tiles)}, a)
 }
 
@@ -180,8 +185,8 @@ const PackedSlots = 1 << 14
 // Numbers of tokens of the kernels for few rows, and the maximum number of rows for which packedFew64 is used. A tile
 // of up to 16 rows uses one word of PackedProduct.Arrived for each warp.
 const (
-	packedFew8, packedFew16, packedFew64 = 8, 16, 64
-	packedMany, packedWide               = 128, 256
+	packedFew8, packedFew16, packedFew64 = 8, 16, 64 // portable: only packedFew16
+	packedMany, packedWide               = 128, 256  // portable: only packedMany
 	packedMostFew                        = 128
 	packedWarps                          = 16
 	packedThird                          = 288 // maximum threads of a block that shares an SM with two others
@@ -190,8 +195,9 @@ const (
 	packedPair                           = 2 // used instead of a number of tokens: pairs of blocks for 256 tokens
 	packedDuo                            = 3 // used instead of a number of tokens: experts with many tiles
 
-	packedDuoBlocks = 2             // blocks of packedDuo per SM
-	packedDuoItems  = 4 * packedSMs // minimum number of tiles for packedDuo
+	portablePackedBlocks = 2             // blocks of portable kernels per SM
+	packedDuoBlocks      = 2             // blocks of packedDuo per SM
+	packedDuoItems       = 4 * packedSMs // minimum number of tiles for packedDuo
 )
 
 // PackedPairArgs are the arguments of products by pairs of blocks.
@@ -252,8 +258,33 @@ func (x *PackedProduct) tokens() int32 {
 	return packedMany
 }
 
+// portableTokens returns the number of tokens that a block of the portable kernels processes. If there are few tiles of
+// many tokens, more blocks with fewer tokens occupy more SMs.
+func (x *PackedProduct) portableTokens(sms int) int32 {
+	tiles, _, _ := x.size()
+	if x.Rows <= packedFew16 || x.Rows <= packedFew64 && 4*int(tiles) <= sms {
+		return packedFew16
+	}
+	return packedMany
+}
+
 // SumBytes returns the bytes of memory for the sums of parts of k.
-func (x *PackedProduct) SumBytes() int64 { return x.sumBytes(x.tokens()) }
+func (x *PackedProduct) SumBytes(d *Device) int64 {
+	if !d.portable {
+		return x.sumBytes(x.tokens())
+	}
+	n := x.portableTokens(d.props.SMs)
+	if _, _, parts := x.size(); n == packedMany && parts > 1 { // each block has its own sums
+		return int64(x.portableBlocks(d.props.SMs)) * packedRows / 2 * packedMany * 4
+	}
+	return x.sumBytes(n)
+}
+
+// portableBlocks returns the number of blocks of the portable kernel for many tokens.
+func (x *PackedProduct) portableBlocks(sms int) int32 {
+	tiles, _, _ := x.size()
+	return int32(min(2*int64(tiles)*int64(ceilDiv(x.Rows, packedMany)), portablePackedBlocks*int64(sms)))
+}
 
 // sumBytes is SumBytes for the kernel for groups of n rows.
 func (x *PackedProduct) sumBytes(n int32) int64 {
@@ -269,6 +300,9 @@ func (x *PackedProduct) sumBytes(n int32) int64 {
 
 // MultiplyPacked launches a product with a packed matrix.
 func MultiplyPacked(k *Kernels, s *Stream, x *PackedProduct) error {
+	if k.device.portable {
+		return multiplyPackedBy(k, s, x, x.portableTokens(k.device.props.SMs))
+	}
 	return multiplyPackedBy(k, s, x, x.tokens())
 }
 
@@ -304,8 +338,8 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	a := x.args()
 	items := int64(tiles) * int64(ceilDiv(x.Rows, n))
 	switch {
-	case parts == 1 || n == packedMany:
-	case n == packedPair:
+	case parts == 1 || n == packedMany && !k.device.portable:
+	case n == packedPair || n == packedMany:
 		c.memory("sums", x.Sums, 16)
 	default:
 		c.memory("sums", x.Sums, 16)
@@ -321,6 +355,9 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	}
 	if c.err != nil {
 		return c.err
+	}
+	if k.device.portable {
+		return runPersistent(k, s, x.Format.portable(n), int32(min(4*items, math.MaxInt32)), portablePackedBlocks, &a)
 	}
 	if n == packedPair {
 		return runPair(k, s, x, &a)
@@ -364,6 +401,23 @@ func (f PackedFormat) kernel(tokens int32) string {
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 
+// portable returns the portable product kernel for groups of the given number of tokens.
+func (f PackedFormat) portable(tokens int32) string {
+	if tokens == packedFew16 {
+		return fmt.Sprintf("portable_packed_%s_few", string(f))
+	}
+	return fmt.Sprintf("portable_packed_%s_many", string(f))
+}
+
+// portablePackedGroup returns the number of pairs of an expert that a block of the portable kernels processes, from the
+// number for the kernels for Hopper.
+func portablePackedGroup(group int32) int32 {
+	if group == packedFew16 {
+		return packedFew16
+	}
+	return packedMany
+}
+
 // packedGroup returns the number of pairs of an expert that a block processes: groups are narrow if there are few
 // rows, or few per expert.
 func packedGroup(e ExpertShape, rows, top int32) int32 {
@@ -396,6 +450,10 @@ func multiplyPacked(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs, down b
 			Columns: a.Hidden, FromPairs: 1}
 	}
 	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // an upper bound: every pair may be a group
+	if k.device.portable {
+		return runPersistent(k, s, f.portable(portablePackedGroup(tokens)), int32(min(4*items, math.MaxInt32)),
+			portablePackedBlocks, &p)
+	}
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
 		return runPacked(k, s, f.kernel(packedFine), 4*items, &p)
 	}

@@ -77,6 +77,27 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 			check(t, RunExperts(k, s, shape, &a))
 		}
 	}
+	for f := range packedFormats {
+		check(t, PackWeight(k, s, f, &PackPackedArgs{First: somewhere, To: somewhere, Stride: 256, Rows: 272, Columns: 512,
+			BlockRows: 1, BlockColumns: 32}))
+		for _, rows := range []int32{1, 16, 17, 64, 65, 4096} {
+			x := PackedProduct{Format: f, Weight: somewhere, Factors: somewhere, X: somewhere, Out: somewhere,
+				XStride: 4096, OutStride: 272, Rows: rows, Columns: 272, K: 4096, Sums: somewhere, Arrived: somewhere}
+			if x.SumBytes(d) == 0 {
+				t.Errorf("%s, %d rows: k is not divided", f, rows)
+			}
+			check(t, MultiplyPacked(k, s, &x))
+		}
+		shape := ExpertShape{Experts: 8, Hidden: 64, Inner: 32, BF16: true, Packed: f, PackedDown: f}
+		for _, rows := range []int32{1, 17, 200} {
+			x := Experts{Shape: shape, Packed: somePacked, X: somewhere, Out: somewhere, IDs: somewhere,
+				Weights: somewhere, Scratch: somewhere, XStride: 64, OutStride: 64, IDStride: 8, WeightStride: 8,
+				Rows: rows, Top: 8}
+			a, err := x.Encode()
+			check(t, err)
+			check(t, RunExperts(k, s, shape, &a))
+		}
+	}
 	for _, heads := range []int32{32, 64} {
 		ragged := IndexRagged{Queries: somewhere, Keys: somewhere, Scales: somewhere, Weights: somewhere,
 			KeyStart: somewhere, KeyEnd: somewhere, Scores: somewhere, Stride: 64, Rows: 5, KeyCount: 64, Heads: heads}

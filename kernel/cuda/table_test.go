@@ -61,7 +61,7 @@ func TestTableOfChoices(t *testing.T) {
 				x := PackedProduct{Format: format, Rows: n, Columns: shape[0], K: shape[1]}
 				tiles, units, parts := x.size()
 				if text = fmt.Sprintf(" %d %d %d, %d tokens, %d bytes, %s;", tiles, units, parts, x.tokens(),
-					x.SumBytes(), format.kernel(x.tokens())); text != last {
+					x.SumBytes(d), format.kernel(x.tokens())); text != last {
 					add("%s %d x %d, %d rows:%s of %d bytes", format, shape[0], shape[1], n, text,
 						format.Bytes(shape[0], shape[1]))
 				}

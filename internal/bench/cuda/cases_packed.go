@@ -238,7 +238,7 @@ func newPackedSet(h *holder, p packing, rows int) Set {
 		Factors: putAll(h, []float32{factor, factor}), X: h.repeat(raw(h.bf16s(productPattern)), 2*rows*packedK),
 		Out: h.output(2 * rows * packedColumns), XStride: packedK, OutStride: packedColumns, Rows: int32(rows),
 		Columns: packedColumns, K: packedK, Arrived: h.ints(0, cuda.PackedSlots)}
-	if n := s.SumBytes(); n > 0 {
+	if n := s.SumBytes(h.rig.Device); n > 0 {
 		s.Sums = h.alloc(int(n))
 	}
 	return Set{func(stream *cuda.Stream) error { return cuda.MultiplyPacked(h.rig.Kernels, stream, &s.PackedProduct) },

@@ -13,7 +13,7 @@ import (
 )
 
 // This file prepares weights that are stored packed in device memory and converted to bf16 in registers
-// (kernel/cuda/src/sm90/packed). Values with more bits than bf16 are rounded once.
+// (kernel/cuda/src/sm90/packed, kernel/cuda/src/sm80/packed). Values with more bits than bf16 are rounded once.
 
 // takenFormats is the list of supported formats in error messages.
 const takenFormats = "f32, f16, bf16, e4m3, NVFP4, MXFP4, int4 and int8 in groups of multiples of 32, and of GGUF's " +
@@ -263,7 +263,7 @@ func (p *rowProducts) packedOf(w *matrix) cuda.PackedProduct {
 // packedSums returns the bytes of memory for sums of parts of k.
 func (p *rowProducts) packedSums(w *matrix) int64 {
 	x := p.packedOf(w)
-	return x.SumBytes()
+	return x.SumBytes(p.dev.gpu)
 }
 
 // run launches a product with a weight of any format.

@@ -83,13 +83,10 @@ func TestGPUMultiply(t *testing.T) {
 		{kernel.BF16, 272, 1040, 0, 0.005},
 		{kernel.BF16, 640, 128, 0, 0.005}, {kernel.E4M3, 576, 256, 128, 0.005}, {kernel.E4M3, 100, 96, 128, 0.005},
 		{kernel.E4M3, 2112, 7168, 128, 0.005},
-		{kernel.E4M3, 72, 160, 64, 0.005}, // block sizes without a kernel are converted to bf16
+		{kernel.E4M3, 72, 160, 64, 0.005}, // other block sizes are stored packed
 		// Short rows are multiplied and added to f32 in one launch.
 		{kernel.BF16, 1297, 48, 0, 0.005}, {kernel.BF16, 643, 256, 0, 0.005}, {kernel.F32, 333, 512, 0, 0.005},
 	} {
-		if *portableTier && c.block == 64 {
-			continue // only Hopper has kernels for packed weights
-		}
 		for _, pow2 := range []bool{false, true} {
 			w := b.blockWeight(c.kind, c.out, c.in, c.block, c.block)
 			w.Pow2Rows = pow2
@@ -319,7 +316,7 @@ func TestGPUBands(t *testing.T) {
 func TestGPUMergedProducts(t *testing.T) {
 	b := onGPU(t)
 	if *portableTier {
-		t.Skip("only Hopper has kernels for blocks of 32 x 32")
+		t.Skip("only kernels for Hopper merge blocks of 32 x 32")
 	}
 	for _, c := range []struct{ out, in int }{{100, 96}, {272, 1280}, {1030, 512}} {
 		w := b.blockWeight(kernel.E4M3, c.out, c.in, 32, 32)

@@ -46,7 +46,7 @@ func TestTableOfLaunches(t *testing.T) {
 		lines := []string{"weights"}
 		var places []place
 		m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16, Apart: tier.apart,
-			Formats: tier.major == 9 && tier.every,
+			Formats: tier.every,
 			Made: func(name string, x kernel.Tensor) {
 				places = append(places, place{name, at(x), at(x).Add(x.Extent())})
 			}}

@@ -120,14 +120,6 @@ func (q *Question) Fit() (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Portable {
-		if q.Weights.Packed != "" {
-			return nil, fmt.Errorf("%s on %s: weights in %s run on Hopper GPUs (h100, h200) and CPUs; the portable "+
-				"kernels of %s support BF16, FP8 in blocks of 128 x 128, and FP4 experts: use a release in those, or "+
-				"--hw \"cpu,%.0fG\"", q.Name, q.Asked, q.Weights.Packed, m.Arch,
-				math.Ceil(float64(m.CPU.MemoryBytes)/(1<<30)))
-		}
-	}
 	cfg, _, err := plan.Resolve(hw, facts, plan.Policy{KV: "fp8"})
 	if err != nil {
 		return nil, err

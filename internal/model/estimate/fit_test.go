@@ -490,8 +490,8 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 	}
 }
 
-// Estimates for GPUs that plans know by name use published figures and the kernels of those GPUs. Formats that the
-// portable kernels do not support are refused. Thor and GB10 share their memory with the host and are not estimated.
+// Estimates for GPUs that plans know by name use published figures and the kernels of those GPUs, for weights in every
+// format. Thor and GB10 share their memory with the host and are not estimated.
 func TestPublishedGPUs(t *testing.T) {
 	for arch := plan.SM80; arch <= plan.SM121; arch++ {
 		for _, name := range plan.DevicesOf(arch) {
@@ -520,17 +520,16 @@ func TestPublishedGPUs(t *testing.T) {
 	if f := fit(t, "glm-4.7-flash", "rtx4090,64G"); f.Speeds[0].Tokens < 1 {
 		t.Errorf("a model without an indexer makes %.1f tokens/s", f.Speeds[0].Tokens)
 	}
-	for name, want := range map[string]string{"nvidia-deepseek-v4-flash-nvfp4": "nvfp4",
-		"pastapaul-deepseek-v4-flash-w4a16-fp8": "int4", "deepseek-v4-flash": "", "deepseek-v4-flash-base": ""} {
+	for _, name := range []string{"nvidia-deepseek-v4-flash-nvfp4", "pastapaul-deepseek-v4-flash-w4a16-fp8",
+		"deepseek-v4-flash", "deepseek-v4-flash-base"} {
 		src, _, err := synth.Described(name, release(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		q := question(t, "deepseek-v4-flash", "rtx4090,400G")
 		q.Model, q.Format, q.Weights = src.Model, src.ExpertFormat(), WeightsOf(src)
-		if _, err := q.Fit(); (err != nil) != (want != "") || err != nil &&
-			!strings.Contains(err.Error(), "weights in "+want+" run on Hopper GPUs") {
-			t.Errorf("%s: %v, want %q", name, err, want)
+		if _, err := q.Fit(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -13,7 +13,6 @@ type Weights struct {
 	Expert int64  // mean bytes of a routed expert, scales included
 	Type   string // type of the experts' values
 	Rest   int64  // bytes of all other weights on one GPU
-	Packed string // a type of matrices with kernels only for Hopper GPUs; empty if there is none
 }
 
 // WeightsOf adds up the sizes of a model's tensors, from its files or, without files, as in the release.
@@ -24,9 +23,6 @@ func WeightsOf(src *family.Source) (w Weights) {
 	for _, name := range src.Weights.Names() {
 		t, _ := src.Weights.Tensor(name)
 		values, _ := src.Weights.Parameters(t)
-		if values > 0 && len(t.Shape) == 2 && w.Packed == "" {
-			w.Packed = packedType(src.Weights, t, values)
-		}
 		switch {
 		case strings.Contains(name, ".experts.") && (placed || !strings.HasPrefix(name, "mtp.")):
 			if all += t.Bytes(); w.Type == "" && values > 0 {
@@ -94,26 +90,4 @@ func typeName(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
 		return "e4m3"
 	}
 	return strings.ToLower(t.DType.String())
-}
-
-// packedType returns the name of the type of a matrix that is stored packed on a Hopper GPU; empty for types that
-// portable kernels support.
-func packedType(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
-	switch kind := typeName(c, t, values); kind {
-	case "int4", "int8", "nvfp4":
-		return kind
-	case "e4m3":
-		scale, ok := c.Tensor(t.Name + "_scale_inv")
-		if !ok {
-			scale, ok = c.Tensor(strings.TrimSuffix(t.Name, "weight") + "scale")
-		}
-		if !ok { // scales of blocks of 128 x 128 have one of these names, but so may other scales
-			scale, ok = c.Tensor(t.Name + "_scale")
-		}
-		if side := func(n int) int { return (n + 127) / 128 }; !ok || len(scale.Shape) != 2 ||
-			scale.Shape[0] != side(t.Shape[0]) || scale.Shape[1] != side(t.Shape[1]) {
-			return "FP8 in other blocks than 128 x 128"
-		}
-	}
-	return ""
 }

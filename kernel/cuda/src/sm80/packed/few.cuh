@@ -38,7 +38,9 @@ struct Units {
     i32 unit;
     bool more;
 
-    __device__ __forceinline__ explicit Units(const PackedArgs& args) : items(args) { begin(args); }
+    __device__ __forceinline__ explicit Units(const PackedArgs& args) : items(Items<S>::first(args)) {
+        begin(args);
+    }
     __device__ __forceinline__ void begin(const PackedArgs& args) {
         more = items.next(args, item);
         if (more) {
@@ -75,7 +77,7 @@ struct Feeder {
         if (at.more) {
             const u32 to = stages + stage * S::StageBytes;
             copy_unit<S::WeightBytes, S::Threads>(
-                to, weights + static_cast<i64>(at.unit) * (kStripes * S::F::Bytes));
+                to, weights + static_cast<i64>(at.unit) * (kStripes * S::F::Bytes), threadIdx.x);
 #pragma unroll
             for (int i = 0; i < kOwn; ++i) {
                 const u32 p = i * S::Threads + threadIdx.x, token = p / kPieces, piece = p % kPieces;

@@ -27,6 +27,10 @@ struct ManyStorage {
     uint4 widened[8][4][32];  // [piece of 16 rows][step][lane]
     alignas(128) u8 table[Table<typename S::F>::TableBytes + 16];
     const u8* rows[S::Tokens];
+    // In shared memory, because the sums need the registers:
+    const u8* from;  // first unit of the weights
+    Item item;
+    Items<S> items;  // after the current item
 };
 
 // Widens batch b of a unit. Formats keep values in registers that only constants can select.
@@ -41,13 +45,21 @@ __device__ __forceinline__ void widen_batch(F& format, u32 (&a)[4][4], i32 batch
     format.batch(a, b);
 }
 
+// Returns the number of this thread. The compiler does not keep it, or what is computed from it, in registers over a
+// loop: the sums need them.
+__device__ __forceinline__ u32 thread_again() {
+    u32 t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t;
+}
+
 // Multiplies the widened weights of a batch by the tokens of a stage. half is this warp's half of the weight rows, and
 // tokens the address of its first eight tokens.
 template <class S>
 __device__ __forceinline__ void multiply_batch(float (&sum)[4][4][4], u32 widened, u32 tokens, i32 sets) {
     using F = typename S::F;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (u32 h = 0; h < 2; ++h) {
         u32 x[4][4];
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
@@ -57,18 +69,19 @@ __device__ __forceinline__ void multiply_batch(float (&sum)[4][4][4], u32 widene
         }
 #pragma unroll
         for (int s = 0; s < 2; ++s) {
-            u32 a[4][4];
 #pragma unroll
-            for (int p = 0; p < 4; ++p) {
-                const uint4 v = portable::load_shared(widened + (p * 4 + 2 * h + s) * 512);
-                a[p][0] = v.x, a[p][1] = v.y, a[p][2] = v.z, a[p][3] = v.w;
-            }
+            for (int two = 0; two < 4; two += 2) {  // all four pieces would need more registers than there are
+                u32 a[2][4];
 #pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                if (n < sets) {
+                for (int p = 0; p < 2; ++p) {
+                    const uint4 v = portable::load_shared(widened + ((two + p) * 4 + 2 * h + s) * 512);
+                    a[p][0] = v.x, a[p][1] = v.y, a[p][2] = v.z, a[p][3] = v.w;
+                }
 #pragma unroll
-                    for (int p = 0; p < 4; ++p) {
-                        ptx::multiply_16x8(sum[p][n], a[p], x[n][2 * s], x[n][2 * s + 1]);
+                for (int n = 0; n < 4; ++n) {
+                    if (n < sets) {
+                        ptx::multiply_16x8(sum[two][n], a[0], x[n][2 * s], x[n][2 * s + 1]);
+                        ptx::multiply_16x8(sum[two + 1][n], a[1], x[n][2 * s], x[n][2 * s + 1]);
                     }
                 }
             }
@@ -141,29 +154,30 @@ __device__ __forceinline__ void multiply_many(const PackedArgs& args) {
     const u32 widened = portable::shared_address(shared.widened);
     const u32 left = widened + half * (16 * 512) + lane * 16;
     const u32 right = of * (8 * S::Pitch) + token_offset<F>(lane, S::Pitch);
-    const i32 each = (args.units + args.parts - 1) / args.parts;  // units of a part
-    Items<S> items(args);
+    Items<S> items = Items<S>::first(args);
     Item item;
     while (items.next(args, item)) {
         __syncthreads();  // all threads have read the data of the previous item in shared memory
+        if (threadIdx.x == 0) {
+            shared.from = weights_of<S>(args, item), shared.item = item, shared.items = items;
+        }
         if (static_cast<i32>(threadIdx.x) < item.count) {
             shared.rows[threadIdx.x] = token_at(args, item.first + threadIdx.x);
         }
         __syncthreads();
-        const u8* weights = weights_of<S>(args, item);
         const auto copy_tokens = [&](i32 batch) {
-            const u32 piece = threadIdx.x % 8, to = tokens_at + (batch & 1) * S::TokenBytes + piece * 16;
+            const u32 t = thread_again(), piece = t % 8, to = tokens_at + (batch & 1) * S::TokenBytes + piece * 16;
             const i32 column = batch * 128 + piece * 16;
             const bool valid = column < args.x_bytes;
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const i32 token = threadIdx.x / 8 + 32 * i;
-                if (token < item.count) {
-                    portable::copy_16(to + token * S::Pitch, valid ? shared.rows[token] + column : args.x, valid);
+                const i32 token = t / 8 + 32 * i;
+                if (token < shared.item.count) {
+                    portable::copy_16(to + token * S::Pitch, shared.rows[token] + column, valid);
                 }
             }
         };
-        copy_unit<S::WeightBytes, S::Threads>(units_at, weights);
+        copy_unit<S::WeightBytes, S::Threads>(units_at, shared.from, threadIdx.x);
         copy_tokens(0);
         portable::copies_commit();
         const i32 sets = min(4, (item.count - 8 * static_cast<i32>(of) + 31) / 32);  // this warp's sets of eight tokens
@@ -172,7 +186,6 @@ __device__ __forceinline__ void multiply_many(const PackedArgs& args) {
         for (int i = 0; i < S::Sums; ++i) {
             sum[i / 16][i / 4 % 4][i % 4] = 0;
         }
-        i32 part = 0;
 #pragma unroll 1
         for (i32 unit = 0; unit < args.units; ++unit) {
             F format;
@@ -181,13 +194,15 @@ __device__ __forceinline__ void multiply_many(const PackedArgs& args) {
                 portable::copies_wait<0>();
                 __syncthreads();  // copies have arrived, and all warps have multiplied the batch before
                 if (b == 0) {
-                    format = unit_of<F>(units_at + half * F::Bytes, table, of, lane);
+                    const u32 t = thread_again();
+                    format = unit_of<F>(units_at + t / 128 * F::Bytes, table, t / 32 % 4, t % 32);
                 }
                 u32 a[4][4];
                 widen_batch(format, a, b);
+                const u32 t = thread_again(), to = widened + (t / 32 * 128 + t % 32) * 16;
 #pragma unroll
                 for (int s = 0; s < 4; ++s) {
-                    portable::store_shared(widened + ((warp * 4 + s) * 32 + lane) * 16,
+                    portable::store_shared(to + s * 512,
                                            make_uint4(a[s][0], a[s][1], a[s][2], a[s][3]));
                 }
                 __syncthreads();
@@ -197,16 +212,20 @@ __device__ __forceinline__ void multiply_many(const PackedArgs& args) {
                 }
                 if (b + 1 == kBatches && unit + 1 < args.units) {
                     copy_unit<S::WeightBytes, S::Threads>(
-                        units_at, weights + static_cast<i64>(unit + 1) * (kStripes * F::Bytes));
+                        units_at, shared.from + static_cast<i64>(unit + 1) * (kStripes * F::Bytes), thread_again());
                 }
                 portable::copies_commit();
                 multiply_batch<S>(sum, left, tokens_at + (batch & 1) * S::TokenBytes + right, sets);
             }
-            if (args.parts > 1 && (unit + 1 == args.units || unit + 1 == (part + 1) * each)) {
-                end_part<S>(args, sum, part++);
+            if (args.parts > 1) {
+                const i32 each = (args.units + args.parts - 1) / args.parts;  // units of a part
+                if (unit + 1 == args.units || (unit + 1) % each == 0) {
+                    end_part<S>(args, sum, unit / each);
+                }
             }
         }
         __syncthreads();  // all warps have multiplied the last batch
+        items = shared.items, item = shared.item;
         write_many<S>(args, sum, reinterpret_cast<float4*>(shared.widened) + threadIdx.x, item, half, of, lane);
     }
 }

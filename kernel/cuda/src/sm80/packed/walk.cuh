@@ -18,12 +18,10 @@ constexpr u32 kBlockShared = 101376;  // the most shared memory that a block of 
 // Iterates over the items of a thread block: every gridDim-th item. All warps call it together with the same result.
 template <class S>
 struct Items {
-    i32 at = 0, listed = 1, item = blockIdx.x;
+    i32 at, listed, item;
 
-    __device__ __forceinline__ explicit Items(const PackedArgs& args) {
-        if (args.order != nullptr) {
-            listed = args.totals[0];
-        }
+    static __device__ __forceinline__ Items first(const PackedArgs& args) {
+        return {0, args.order != nullptr ? args.totals[0] : 1, static_cast<i32>(blockIdx.x)};
     }
     __device__ __forceinline__ static i32 groups_of(i32 count) { return (count + S::Tokens - 1) / S::Tokens; }
     __device__ __forceinline__ bool next(const PackedArgs& args, Item& out) {
@@ -76,11 +74,11 @@ __device__ __forceinline__ const u8* token_at(const PackedArgs& args, i32 place)
 
 // Copies whole 16-byte pieces of weights to shared memory with all threads of a block.
 template <int Bytes, int Threads>
-__device__ __forceinline__ void copy_unit(u32 to, const u8* from) {
+__device__ __forceinline__ void copy_unit(u32 to, const u8* from, u32 thread) {
     static_assert(Bytes % 16 == 0, "alignment");
 #pragma unroll
     for (int i = 0; i < (Bytes / 16 + Threads - 1) / Threads; ++i) {
-        const u32 piece = i * Threads + threadIdx.x;
+        const u32 piece = i * Threads + thread;
         if ((i + 1) * Threads <= Bytes / 16 || piece < Bytes / 16) {
             portable::copy_16(to + piece * 16, from + piece * 16, true);
         }
