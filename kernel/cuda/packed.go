@@ -273,17 +273,20 @@ func (x *PackedProduct) SumBytes(d *Device) int64 {
 	if !d.portable {
 		return x.sumBytes(x.tokens())
 	}
-	n := x.portableTokens(d.props.SMs)
-	if _, _, parts := x.size(); n == packedMany && parts > 1 { // each block has its own sums
-		return int64(x.portableBlocks(d.props.SMs)) * packedRows / 2 * packedMany * 4
+	if n := x.portableTokens(d.props.SMs); n != packedMany {
+		return x.sumBytes(n)
 	}
-	return x.sumBytes(n)
+	return x.manySums(d.props.SMs)
 }
 
-// portableBlocks returns the number of blocks of the portable kernel for many tokens.
-func (x *PackedProduct) portableBlocks(sms int) int32 {
-	tiles, _, _ := x.size()
-	return int32(min(2*int64(tiles)*int64(ceilDiv(x.Rows, packedMany)), portablePackedBlocks*int64(sms)))
+// manySums is SumBytes for the portable kernel for many tokens, whose blocks have their own sums.
+func (x *PackedProduct) manySums(sms int) int64 {
+	tiles, _, parts := x.size()
+	if parts == 1 {
+		return 0
+	}
+	blocks := min(2*int64(tiles)*int64(ceilDiv(x.Rows, packedMany)), portablePackedBlocks*int64(sms))
+	return blocks * packedRows / 2 * packedMany * 4
 }
 
 // sumBytes is SumBytes for the kernel for groups of n rows.
@@ -357,7 +360,7 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 		return c.err
 	}
 	if k.device.portable {
-		return runPersistent(k, s, x.Format.portable(n), int32(min(4*items, math.MaxInt32)), portablePackedBlocks, &a)
+		return runPersistent(k, s, x.Format.portable(n), x.Format.portableItems(n, items), portablePackedBlocks, &a)
 	}
 	if n == packedPair {
 		return runPair(k, s, x, &a)
@@ -409,6 +412,16 @@ func (f PackedFormat) portable(tokens int32) string {
 	return fmt.Sprintf("portable_packed_%s_many", string(f))
 }
 
+// portableItems returns the number of items of the portable product kernel, or an upper bound. items is the number of
+// tiles of 256 weight rows; an item has 128 rows, or 64 if the format's table takes much of the shared memory.
+func (f PackedFormat) portableItems(tokens int32, items int64) int32 {
+	each := int64(2)
+	if tokens == packedFew16 {
+		each = 4
+	}
+	return int32(min(each*items, math.MaxInt32))
+}
+
 // portablePackedGroup returns the number of pairs of an expert that a block of the portable kernels processes, from the
 // number for the kernels for Hopper.
 func portablePackedGroup(group int32) int32 {
@@ -451,7 +464,7 @@ func multiplyPacked(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs, down b
 	}
 	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // an upper bound: every pair may be a group
 	if k.device.portable {
-		return runPersistent(k, s, f.portable(portablePackedGroup(tokens)), int32(min(4*items, math.MaxInt32)),
+		return runPersistent(k, s, f.portable(portablePackedGroup(tokens)), f.portableItems(tokens, items),
 			portablePackedBlocks, &p)
 	}
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
