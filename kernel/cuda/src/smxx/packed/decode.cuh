@@ -1,5 +1,5 @@
 // Packed formats: the layout of the values of a unit in memory, and how a lane converts its values to bf16. A new
-// format needs a struct here, a kernel that packs it (pack.cuh) and a file of instantiations.
+// format needs a struct here, a kernel that packs it (pack.cuh) and files of instantiations (sm90, sm80).
 //
 // A unit is 64 rows by K columns: codes, then scales. Warp w of the warpgroup has rows 16w to 16w+15. In step s (16
 // columns), lane l of the warp has eight values, from rows 16w + l/4 and 16w + l/4 + 8, and columns 16s + 2(l%4), the
