@@ -360,7 +360,7 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 		return c.err
 	}
 	if k.device.portable {
-		return runPersistent(k, s, x.Format.portable(n), x.Format.portableItems(n, items), portablePackedBlocks, &a)
+		return runPersistent(k, s, x.Format.portable(n), portableItems(n, items), portablePackedBlocks, &a)
 	}
 	if n == packedPair {
 		return runPair(k, s, x, &a)
@@ -414,7 +414,7 @@ func (f PackedFormat) portable(tokens int32) string {
 
 // portableItems returns the number of items of the portable product kernel, or an upper bound. items is the number of
 // tiles of 256 weight rows; an item has 128 rows, or 64 if the format's table takes much of the shared memory.
-func (f PackedFormat) portableItems(tokens int32, items int64) int32 {
+func portableItems(tokens int32, items int64) int32 {
 	each := int64(2)
 	if tokens == packedFew16 {
 		each = 4
@@ -464,7 +464,7 @@ func multiplyPacked(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs, down b
 	}
 	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // an upper bound: every pair may be a group
 	if k.device.portable {
-		return runPersistent(k, s, f.portable(portablePackedGroup(tokens)), f.portableItems(tokens, items),
+		return runPersistent(k, s, f.portable(portablePackedGroup(tokens)), portableItems(tokens, items),
 			portablePackedBlocks, &p)
 	}
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {

@@ -100,8 +100,8 @@ func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 	}
 }
 
-// The portable kernels for few and for many rows give bitwise equal results, with k in one part and in several, whatever
-// the other rows are. The packed weights are random bytes; a mask makes their scales finite.
+// The portable kernels for few and for many rows give bitwise equal results, with k in one part and in several,
+// whatever the other rows are. The packed weights are random bytes; a mask makes their scales finite.
 func TestGPUPortablePackedKernelsGiveTheSameBits(t *testing.T) {
 	if !*portableTier {
 		t.Skip("needs the portable kernels")
@@ -128,7 +128,8 @@ func TestGPUPortablePackedKernelsGiveTheSameBits(t *testing.T) {
 			run := func(n, rows int32) []byte {
 				x.Rows = rows
 				bytes := 4 * int64(rows) * int64(s.columns)
-				x.Out, x.Sums = r.poisoned(bytes), r.poisoned(max(x.manySums(r.d.props.SMs), x.sumBytes(packedFew16), 16))
+				x.Out = r.poisoned(bytes)
+				x.Sums = r.poisoned(max(x.manySums(r.d.props.SMs), x.sumBytes(packedFew16), 16))
 				check(t, multiplyPackedBy(r.k, r.s, &x, n))
 				return r.download(x.Out, bytes)
 			}

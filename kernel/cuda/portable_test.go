@@ -78,8 +78,8 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 		}
 	}
 	for f := range packedFormats {
-		check(t, PackWeight(k, s, f, &PackPackedArgs{First: somewhere, To: somewhere, Stride: 256, Rows: 272, Columns: 512,
-			BlockRows: 1, BlockColumns: 32}))
+		check(t, PackWeight(k, s, f, &PackPackedArgs{First: somewhere, To: somewhere, Stride: 256, Rows: 272,
+			Columns: 512, BlockRows: 1, BlockColumns: 32}))
 		for _, rows := range []int32{1, 16, 17, 64, 65, 4096} {
 			x := PackedProduct{Format: f, Weight: somewhere, Factors: somewhere, X: somewhere, Out: somewhere,
 				XStride: 4096, OutStride: 272, Rows: rows, Columns: 272, K: 4096, Sums: somewhere, Arrived: somewhere}

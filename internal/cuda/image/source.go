@@ -144,8 +144,8 @@ func PTXTarget(source string) string { return fmt.Sprintf("compute_%d", FirstCap
 // Portable reports whether PTX of the source is embedded, for devices without machine code.
 func Portable(source string) bool { return !strings.HasPrefix(source, "sm90/") }
 
-// Deferred reports whether the PTX of a source is compiled when one of its kernels is first needed, and not when a device
-// is opened: most models have no packed weights, or weights in one or two of their many formats.
+// Deferred reports whether the PTX of a source is compiled when one of its kernels is first needed, and not when a
+// device is opened: most models have no packed weights, or weights in one or two of their many formats.
 func Deferred(source string) bool { return path.Base(path.Dir(path.Dir(source))) == "packed" }
 
 // Native reports whether machine code of the source is embedded.

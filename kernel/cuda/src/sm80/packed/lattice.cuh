@@ -1,5 +1,5 @@
-// The formats with tables in shared memory as portable kernels use them: each point is repeated over fewer bytes than in
-// the Hopper kernels, because a block has less shared memory.
+// The formats with tables in shared memory as portable kernels use them: each point is repeated over fewer bytes than
+// in the Hopper kernels, because a block has less shared memory.
 #pragma once
 
 #include "sm80/packed/few.cuh"
