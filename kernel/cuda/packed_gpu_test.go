@@ -3,7 +3,6 @@ package cuda
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"sparrow/internal/num"
@@ -96,47 +95,6 @@ func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 			x.Rows = 1
 			bytes = 4 * int64(s.columns)
 			sameBytes(t, fmt.Sprintf("%s %v, the first row alone", f, s), run(packedDuo), want[:bytes])
-		}
-	}
-}
-
-// The portable kernels for few and for many rows give bitwise equal results, with k in one part and in several,
-// whatever the other rows are. The packed weights are random bytes; a mask makes their scales finite.
-func TestGPUPortablePackedKernelsGiveTheSameBits(t *testing.T) {
-	if !*portableTier {
-		t.Skip("needs the portable kernels")
-	}
-	r := onGPU(t)
-	rng := rand.New(rand.NewPCG(48, 1))
-	var compiled sync.WaitGroup
-	for f := range packedFormats { // the driver compiles the images in parallel
-		compiled.Go(func() { _, _ = r.k.Function(f.portable(packedFew16)) })
-	}
-	compiled.Wait()
-	for f := range packedFormats {
-		for _, s := range []struct{ rows, columns, k int32 }{{16, 528, 2304}, {300, 272, 4096}, {37, 1024, 520}} {
-			weight, input := make([]byte, f.Bytes(s.columns, s.k)), make([]uint16, s.rows*s.k)
-			for i := range weight {
-				weight[i] = byte(rng.Uint32()) & 0x3F
-			}
-			for i := range input {
-				input[i] = num.BF16(float32(rng.NormFloat64()))
-			}
-			x := PackedProduct{Format: f, Weight: upload(r, weight), Factors: upload(r, []float32{1, 1}),
-				X: upload(r, input), XStride: int64(s.k), OutStride: int64(s.columns), Columns: s.columns, K: s.k,
-				OutF32: true, Arrived: upload(r, make([]uint32, PackedSlots))}
-			run := func(n, rows int32) []byte {
-				x.Rows = rows
-				bytes := 4 * int64(rows) * int64(s.columns)
-				x.Out = r.poisoned(bytes)
-				x.Sums = r.poisoned(max(x.manySums(r.d.props.SMs), x.sumBytes(packedFew16), 16))
-				check(t, multiplyPackedBy(r.k, r.s, &x, n))
-				return r.download(x.Out, bytes)
-			}
-			want := run(packedFew16, s.rows)
-			sameBytes(t, fmt.Sprintf("%s %v, many rows", f, s), run(packedMany, s.rows), want)
-			one := 4 * int64(s.columns)
-			sameBytes(t, fmt.Sprintf("%s %v, the first row alone", f, s), run(packedFew16, 1), want[:one])
 		}
 	}
 }

@@ -163,6 +163,10 @@ func TestGPUPackedProducts(t *testing.T) {
 				continue
 			}
 			onRef, onGPU := b.prepared(w, kernel.Projected)
+			within := p.within()
+			if *portableTier && (w.Folds() || w.Channels()) {
+				within = 0.04 // the reference quantises the rows to e4m3, and the portable kernels do not
+			}
 			for _, rows := range []int{1, 7, 16, 17, 64, 129, 300} {
 				if rows > 17 && c.out > 1000 {
 					continue
@@ -172,7 +176,7 @@ func TestGPUPackedProducts(t *testing.T) {
 					what := fmt.Sprintf("%v %d x %d, %d rows, out %v", p, c.out, c.in, rows, out.gpu.DType)
 					b.must(b.ref.Do(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef}),
 						b.gpu.Do(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU}))
-					b.close(what, out, p.within())
+					b.close(what, out, within)
 					r := rows / 2
 					one := b.place(b.gpu, out.gpu.DType, 1, c.out, nil)
 					b.must(b.gpu.Do(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU}))
@@ -225,7 +229,8 @@ func (b *bench) sameValues(what string, w kernel.Weight, want []float32) {
 		switch v := float64(f); {
 		case blocks:
 			bad = !(math.Abs(g-v) <= most/128)
-		case w.Factor != 0 || w.Folds() || w.Channels(): // 1 is not exact if it is quantised with any float32 scale
+		// On Hopper, rows are quantised with some formats, and 1 is not exact with any float32 scale.
+		case w.Factor != 0 || !*portableTier && (w.Folds() || w.Channels()):
 			bad = !(math.Abs(g-v) <= math.Abs(v)/(1<<22))
 		case num.RoundBF16(f) == f:
 			bad = g != v
