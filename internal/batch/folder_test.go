@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -257,23 +258,25 @@ func TestTheOrderOfLines(t *testing.T) {
 // A running line is cancelled when its batch expires, although no other line of the batch waits and a batch that
 // expires later has waiting lines.
 func TestRunningLinesEndWithTheirBatch(t *testing.T) {
-	s := open(t, Options{Workers: 2})
-	began := make(chan struct{}, 2)
-	s.Start(runner(func(ctx context.Context, l Line) (Result, error) {
-		began <- struct{}{}
-		<-ctx.Done()
-		return Result{}, ctx.Err()
-	}))
-	defer s.Stop()
-	f := upload(t, s, "", lines(1))
-	b, err := s.Create(New{Input: f.ID, Window: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-began
-	create(t, s, "", lines(3))
-	<-began
-	if b = wait(t, s, b); b.State != Expired || b.Counts.Expired != 1 {
-		t.Errorf("%+v", b)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, Options{Workers: 2})
+		began := make(chan struct{}, 2)
+		s.Start(runner(func(ctx context.Context, l Line) (Result, error) {
+			began <- struct{}{}
+			<-ctx.Done()
+			return Result{}, ctx.Err()
+		}))
+		defer s.Stop()
+		f := upload(t, s, "", lines(1))
+		b, err := s.Create(New{Input: f.ID, Window: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		create(t, s, "", lines(3))
+		<-began
+		if b = wait(t, s, b); b.State != Expired || b.Counts.Expired != 1 {
+			t.Errorf("%+v", b)
+		}
+	})
 }
