@@ -17,9 +17,9 @@ TESTFLAGS = -vet=off -ldflags=-w -timeout 60m $(if $(COUNT),-count=$(COUNT))
 RUN = @$(GO) run ./internal/tree/testrun
 # Fewer garbage collections in vet and staticcheck.
 LAZY = GOGC=400
-# Every `go` command of these targets compiles with fewer garbage collections and without debug information, which takes
-# a third less time. All use the same flags, so that each package is compiled once. Programs for users have debug
-# information, or omit it by the flags of cmd/dist.
+# All targets but `build` and `dist`, which make programs for users, compile without debug information and with fewer
+# garbage collections of the compiler. That takes a third less time. They use the same flags, so that each package is
+# compiled once for all of them.
 USERFLAGS := $(GOFLAGS)
 export GOFLAGS := $(USERFLAGS) -gcflags=all=-dwarf=false "-toolexec=env GOGC=400"
 build dist: export GOFLAGS := $(USERFLAGS)

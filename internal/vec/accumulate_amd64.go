@@ -10,7 +10,7 @@ func (s *isa) accumulateBF16(p product, w []byte) {
 	s.accumulate(&p, weights{format: formatBF16, b: w, ld: p.ldw})
 }
 
-func (s *isa) accumulateFP8(p product, w []byte, scale blockScale) {
+func (s *isa) accumulateFP8(p product, w []byte, scale FP8Blocks) {
 	s.accumulate(&p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
 }
 

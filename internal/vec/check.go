@@ -31,13 +31,13 @@ func needLen(method, name string, length, want int) {
 
 // needScales panics unless the scales cover rows x cols weights whose first
 // row is row0 of the full matrix.
-func needScales(method string, s blockScale, rows, cols int) {
-	if s.row0 < 0 {
-		panic(fmt.Sprintf("vec: %s: the first row is %d, want 0 or more", method, s.row0))
+func needScales(method string, s FP8Blocks, rows, cols int) {
+	if s.Row0 < 0 {
+		panic(fmt.Sprintf("vec: %s: the first row is %d, want 0 or more", method, s.Row0))
 	}
 	if rows == 0 || cols == 0 {
 		return
 	}
-	bands := (s.row0+rows-1)/s.rows + 1
-	needMatrix(method, "scale", len(s.s), bands, (cols-1)/s.cols+1, s.ld)
+	bands := (s.Row0+rows-1)/s.Rows + 1
+	needMatrix(method, "scale", len(s.Scale), bands, (cols-1)/s.Cols+1, s.Ld)
 }

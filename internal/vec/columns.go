@@ -207,7 +207,7 @@ type tiledOps struct {
 	gather   func(c *Columns, i int, x []float32, ldx int, index []int32)
 	packBF16 func(c *Columns, i int, x []byte, ldx int)
 	bf16     func(c Cut, w []byte, ldw int)
-	fp8      func(c Cut, w []byte, ldw int, s blockScale)
+	fp8      func(c Cut, w []byte, ldw int, s FP8Blocks)
 	fp4      func(c Cut, w []byte, ldw int, scale []byte, ldScale int)
 	latent   func(p product, w []byte, ahead int)
 	dense    func(h *DenseHead)

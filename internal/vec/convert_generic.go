@@ -33,11 +33,11 @@ func widenGroupsGo(dst []float32, src []byte, scales Groups, size int) {
 }
 
 // widenRowGo widens row r of block-scaled e4m3 weights.
-func widenRowGo(dst []float32, src []byte, scale blockScale, r int) {
+func widenRowGo(dst []float32, src []byte, scale FP8Blocks, r int) {
 	scales := scale.row(r)
-	for at := 0; at < len(src); at += scale.cols {
-		end := min(at+scale.cols, len(src))
-		widenE4M3Go(dst[at:end], src[at:end], scales[at/scale.cols])
+	for at := 0; at < len(src); at += scale.Cols {
+		end := min(at+scale.Cols, len(src))
+		widenE4M3Go(dst[at:end], src[at:end], scales[at/scale.Cols])
 	}
 }
 

@@ -38,17 +38,22 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 	s.vec.widenWith(sc, is.q, q, blocks{unitScale[:], oneBlock})
 	for first := 0; first < len(scores); first += indexBlock {
 		n := min(indexBlock, len(scores)-first)
-		p := product{y: is.products, ldy: indexBlock, x: is.q, ldx: IndexDim, m: len(w), n: n, k: IndexDim}
 		codes := weights{format: formatFP8, b: keys[first*IndexDim:][:n*IndexDim], ld: IndexDim,
-			scale: blockScale{s: unitScale[:], rows: oneBlock, cols: oneBlock}}
-		if len(w) < s.panelMR {
-			s.matMulRows(sc, &p, &codes)
-		} else {
-			s.matMulPanels(sc, &p, &codes)
-		}
-		s.addHeads(sc, scores[first:][:n], is.products, w)
+			scale: FP8Blocks{Scale: unitScale[:], Rows: oneBlock, Cols: oneBlock}}
+		s.scoreHeads(sc, scores[first:][:n], is.products, is.q, w, &codes)
 		s.scaleScores(sc, scores[first:][:n], scales[4*first:])
 	}
+}
+
+// scoreHeads multiplies every head of q by len(scores) keys, at most indexBlock, and adds the rectified products.
+func (s *isa) scoreHeads(sc *scratch, scores, products, q, w []float32, keys *weights) {
+	p := product{y: products, ldy: indexBlock, x: q, ldx: IndexDim, m: len(w), n: len(scores), k: IndexDim}
+	if len(w) < s.panelMR {
+		s.matMulRows(sc, &p, keys)
+	} else {
+		s.matMulPanels(sc, &p, keys)
+	}
+	s.addHeads(sc, scores, products, w)
 }
 
 // unitScale replaces the scale of keys, which is applied to their scores instead.

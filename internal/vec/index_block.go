@@ -62,18 +62,21 @@ func (b *IndexBlock) Append(keys, scales []byte, n int) {
 // The dot products and the sum over heads are float32, in ascending order of h. The caller must fold the query's
 // scales into w. A NaN anywhere in a key, a scale or the query gives a NaN score.
 func (b *IndexBlock) Scores(scores []float32, q []byte, w []float32, heads int) {
-	const method = "IndexBlock.Scores"
-	needMatrix(method, "keys", b.n, 1, len(scores), len(scores))
-	needMatrix(method, "q", len(q), heads, IndexDim, IndexDim)
-	needMatrix(method, "w", len(w), 1, heads, heads)
-	if len(scores) == 0 {
-		return
+	if readyScores("IndexBlock.Scores", b.n, scores, len(q), w, heads) {
+		b.score.scores(scores, q[:heads*IndexDim], w[:heads], b.scales[:])
 	}
+}
+
+// readyScores checks the arguments of Scores for a block of keys and a query of the given lengths. It reports whether
+// anything is to be computed: without heads, scores are zero.
+func readyScores(method string, keys int, scores []float32, query int, w []float32, heads int) bool {
+	needMatrix(method, "keys", keys, 1, len(scores), len(scores))
+	needMatrix(method, "q", query, heads, IndexDim, IndexDim)
+	needMatrix(method, "w", len(w), 1, heads, heads)
 	if heads == 0 {
 		clear(scores)
-		return
 	}
-	b.score.scores(scores, q[:heads*IndexDim], w[:heads], b.scales[:])
+	return len(scores) > 0 && heads > 0
 }
 
 // keyCopy stores the keys unchanged, for tiers whose score kernels read e4m3 keys.

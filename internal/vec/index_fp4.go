@@ -53,16 +53,7 @@ func (b *IndexBlockFP4) Append(codes, exponents []byte, n int) {
 //
 // The dot products and the sum over heads are float32, in ascending order of h.
 func (b *IndexBlockFP4) Scores(scores, q, w []float32, heads int) {
-	const method = "IndexBlockFP4.Scores"
-	needMatrix(method, "keys", b.n, 1, len(scores), len(scores))
-	needMatrix(method, "q", len(q), heads, IndexDim, IndexDim)
-	needMatrix(method, "w", len(w), 1, heads, heads)
-	if len(scores) == 0 {
-		return
+	if readyScores("IndexBlockFP4.Scores", b.n, scores, len(q), w, heads) {
+		b.score.scores(scores, q[:heads*IndexDim], w[:heads], b)
 	}
-	if heads == 0 {
-		clear(scores)
-		return
-	}
-	b.score.scores(scores, q[:heads*IndexDim], w[:heads], b)
 }

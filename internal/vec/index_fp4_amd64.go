@@ -68,15 +68,8 @@ func (r *fp4Rows) scores(scores, q, w []float32, keys *IndexBlockFP4) {
 		if widen {
 			r.widen(sc, rows, keys, first)
 		}
-		to := scores[first:min(first+indexBlock, len(scores))]
-		p := product{y: r.products, ldy: indexBlock, x: r.q, ldx: IndexDim, m: len(w), n: len(to), k: IndexDim}
-		values := weights{format: formatF32, f32: rows, ld: IndexDim}
-		if len(w) < s.panelMR {
-			s.matMulRows(sc, &p, &values)
-		} else {
-			s.matMulPanels(sc, &p, &values)
-		}
-		s.addHeads(sc, to, r.products, w)
+		s.scoreHeads(sc, scores[first:min(first+indexBlock, len(scores))], r.products, r.q, w,
+			&weights{format: formatF32, f32: rows, ld: IndexDim})
 	}
 }
 

@@ -49,7 +49,7 @@ func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte
 	}
 }
 
-// FP8Blocks are the scales of e4m3 weights in blocks of Rows x Cols:
+// FP8Blocks are the scales of e4m3 weights in blocks of Rows x Cols. The weights may be a cut of a larger matrix:
 //
 //	value[n][k] = e4m3(w[n][k]) · Scale[(Row0+n)/Rows*Ld + k/Cols]
 type FP8Blocks struct {
@@ -63,6 +63,16 @@ type FP8Blocks struct {
 // the columns that are packed at a time.
 func (b FP8Blocks) Whole() bool { return b.Cols%16 == 0 && 1024%b.Cols == 0 }
 
+// row returns the scales of row n: element i is the scale of the columns from Cols*i on.
+func (b FP8Blocks) row(n int) []float32 {
+	return b.Scale[(b.Row0+n)/b.Rows*b.Ld:]
+}
+
+// inBlocks128 returns the scales of weights in blocks of 128 x 128.
+func inBlocks128(scale []float32, ld, row0 int) FP8Blocks {
+	return FP8Blocks{Scale: scale, Ld: ld, Row0: row0, Rows: scaleBlock, Cols: scaleBlock}
+}
+
 // MatMulFP8Blocks is [Tier.MatMulFP8] with weights in blocks of another size. The result is bitwise equal to that with
 // the widened weights in every tier.
 func (t *Tier) MatMulFP8Blocks(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, b FP8Blocks) {
@@ -72,10 +82,9 @@ func (t *Tier) MatMulFP8Blocks(y []float32, ldy int, x []float32, ldx, m int, w 
 			b.Rows, b.Cols))
 	}
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
-	s := blockScale{s: b.Scale, ld: b.Ld, row0: b.Row0, rows: b.Rows, cols: b.Cols}
 	if p.ready(method, len(w), n, k) {
-		needScales(method, s, n, k)
-		t.ops.matMulFP8(p, w, s)
+		needScales(method, b, n, k)
+		t.ops.matMulFP8(p, w, b)
 	}
 }
 

@@ -15,7 +15,7 @@ func (s *isa) matMulBF16(p product, w []byte) {
 	s.matMul(&p, weights{format: formatBF16, b: w, ld: p.ldw})
 }
 
-func (s *isa) matMulFP8(p product, w []byte, scale blockScale) {
+func (s *isa) matMulFP8(p product, w []byte, scale FP8Blocks) {
 	s.matMul(&p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
 }
 
@@ -107,7 +107,7 @@ func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	if w.format != formatFP8 || whole == 0 {
 		return plain
 	}
-	scales := w.scale.row(j)[:(whole-1)/w.scale.cols+1]
+	scales := w.scale.row(j)[:(whole-1)/w.scale.Cols+1]
 	if slices.ContainsFunc(scales, notPowerOfTwo) {
 		return plain
 	}
@@ -116,7 +116,7 @@ func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	}
 	scaled := factor{x: sc.xScaled[:p.m*whole], ldx: whole, kernels: &s.rowsCode}
 	for i := range p.m {
-		if !s.vec.scaleExact(sc, scaled.x[i*whole:][:whole], p.x[i*p.ldx:][:whole], blocks{scales, w.scale.cols}) {
+		if !s.vec.scaleExact(sc, scaled.x[i*whole:][:whole], p.x[i*p.ldx:][:whole], blocks{scales, w.scale.Cols}) {
 			return plain
 		}
 	}
@@ -138,7 +138,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows 
 	a.steps = p.k / s.vec.lanes
 	a.xTail, a.wTail = nil, nil
 	if w.format == formatFP8 {
-		a.scale, a.bias, a.each = at(w.scale.row(c.j), 0), 256, w.scale.cols/s.vec.lanes
+		a.scale, a.bias, a.each = at(w.scale.row(c.j), 0), 256, w.scale.Cols/s.vec.lanes
 	}
 	kernel := f.kernels[rows-1][0]
 	if c.rows == 1 {

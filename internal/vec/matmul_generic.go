@@ -35,7 +35,7 @@ func matMulF16Go(p product, w []byte) {
 	}
 }
 
-func matMulFP8Go(p product, w []byte, s blockScale) {
+func matMulFP8Go(p product, w []byte, s FP8Blocks) {
 	buf := wideRows.get()
 	defer wideRows.put(buf)
 	row := sized(buf, p.k)
@@ -121,7 +121,7 @@ func accumulateBF16Go(p product, w []byte) {
 	}
 }
 
-func accumulateFP8Go(p product, w []byte, s blockScale) {
+func accumulateFP8Go(p product, w []byte, s FP8Blocks) {
 	buf := wideRows.get()
 	defer wideRows.put(buf)
 	row := sized(buf, p.n)

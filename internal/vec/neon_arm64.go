@@ -118,7 +118,7 @@ func neonMatMulF16(p product, w []byte) {
 const neonBand = 32
 
 // neonMatMulFP8 multiplies by e4m3 weights. It widens them in bands, to the values of plain Go.
-func neonMatMulFP8(p product, w []byte, scale blockScale) {
+func neonMatMulFP8(p product, w []byte, scale FP8Blocks) {
 	s := neonScratches.get()
 	defer releaseNEON(s)
 	wide := sized(&s.wide, neonBand*p.k)
@@ -224,7 +224,7 @@ func neonAccumulateBF16(p product, w []byte) {
 }
 
 // neonAccumulateFP8 accumulates e4m3 weights, which it widens in bands.
-func neonAccumulateFP8(p product, w []byte, scale blockScale) {
+func neonAccumulateFP8(p product, w []byte, scale FP8Blocks) {
 	s := neonScratches.get()
 	defer releaseNEON(s)
 	wide := sized(&s.wide, neonBand*p.n)

@@ -15,7 +15,7 @@ type panelWeights struct {
 	b      []byte
 	ld     int // bytes between rows
 	k      int
-	scale  blockScale // scales, for e4m3
+	scale  FP8Blocks // scales, for e4m3
 }
 
 type panelFormat int
@@ -30,7 +30,7 @@ const (
 func (w *panelWeights) block(row, left int) int {
 	rows := min(blockW, left)
 	if w.format == panelFP8 {
-		rows = min(rows, scaleBlock-(w.scale.row0+row)%scaleBlock)
+		rows = min(rows, scaleBlock-(w.scale.Row0+row)%scaleBlock)
 	}
 	return rows
 }

@@ -74,12 +74,12 @@ func (w *panelWeights) units(c *Cut, j int) streamUnits {
 }
 
 // newScales reports whether a row is the first of the rows that share its scales.
-func (w *panelWeights) newScales(row int) bool { return (w.scale.row0+row)%scaleBlock == 0 }
+func (w *panelWeights) newScales(row int) bool { return (w.scale.Row0+row)%scaleBlock == 0 }
 
 // streams reports whether the left rows, starting at row, are enough for a unit of n rows, and the n rows share their
 // scales.
 func (w *panelWeights) streams(row, n, left int) bool {
-	return left >= n && (w.scale.row0+row)%scaleBlock <= scaleBlock-n
+	return left >= n && (w.scale.Row0+row)%scaleBlock <= scaleBlock-n
 }
 
 // streamUnits multiplies the units. It divides them along k into pieces of equal size, of at most unitBlocks blocks.

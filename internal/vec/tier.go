@@ -96,12 +96,12 @@ type ops struct {
 	matMulF32  func(p product, w []float32)
 	matMulBF16 func(p product, w []byte)
 	matMulF16  func(p product, w []byte)
-	matMulFP8  func(p product, w []byte, s blockScale)
+	matMulFP8  func(p product, w []byte, s FP8Blocks)
 	matMulFP4  func(p product, w, scale []byte, ldScale int)
 
 	accumulateF32  func(p product, w []float32)
 	accumulateBF16 func(p product, w []byte)
-	accumulateFP8  func(p product, w []byte, s blockScale)
+	accumulateFP8  func(p product, w []byte, s FP8Blocks)
 
 	dot      func(a, b []float32) float32
 	axpy     func(y []float32, a float32, x []float32)
@@ -137,7 +137,7 @@ type ops struct {
 // wholeProducts are products of float32 and narrow weights that do not round x.
 type wholeProducts struct {
 	bf16 func(p product, w []byte)
-	fp8  func(p product, w []byte, s blockScale)
+	fp8  func(p product, w []byte, s FP8Blocks)
 	fp4  func(p product, w, scale []byte, ldScale int)
 }
 
@@ -156,22 +156,3 @@ type product struct {
 
 // scaleBlock is the side of the square of e4m3 weights that share one scale in most checkpoints.
 const scaleBlock = 128
-
-// blockScale finds the scales of a cut of a larger matrix: element (r, c) of the cut has the scale
-// s[(row0+r)/rows*ld + c/cols].
-type blockScale struct {
-	s          []float32
-	ld         int
-	row0       int
-	rows, cols int // of a block
-}
-
-// row returns the scales of one row of the cut: element i is the scale of the columns from cols*i on.
-func (b blockScale) row(r int) []float32 {
-	return b.s[(b.row0+r)/b.rows*b.ld:]
-}
-
-// inBlocks128 returns the scales of weights in blocks of 128 x 128.
-func inBlocks128(scale []float32, ld, row0 int) blockScale {
-	return blockScale{s: scale, ld: ld, row0: row0, rows: scaleBlock, cols: scaleBlock}
-}

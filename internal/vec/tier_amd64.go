@@ -58,8 +58,8 @@ func amxTier() *Tier {
 	t.ops.matMulBF16 = func(p product, w []byte) {
 		packedOnce(&p, InOrder, func(c Cut) { tiledBF16(c, w, p.ldw) })
 	}
-	t.ops.matMulFP8 = func(p product, w []byte, s blockScale) {
-		if s.rows != scaleBlock || s.cols != scaleBlock {
+	t.ops.matMulFP8 = func(p product, w []byte, s FP8Blocks) {
+		if s.Rows != scaleBlock || s.Cols != scaleBlock {
 			t.ops.whole.fp8(p, w, s)
 			return
 		}

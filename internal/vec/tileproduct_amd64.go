@@ -68,7 +68,7 @@ func tiledBF16(c Cut, w []byte, ldw int) {
 	tiled(&c, &panelWeights{format: panelBF16, b: w, ld: 2 * ldw, k: c.X.k})
 }
 
-func tiledFP8(c Cut, w []byte, ldw int, s blockScale) {
+func tiledFP8(c Cut, w []byte, ldw int, s FP8Blocks) {
 	tiled(&c, &panelWeights{format: panelFP8, b: w, ld: ldw, k: c.X.k, scale: s})
 }
 

@@ -10,7 +10,7 @@ type weights struct {
 	f32    []float32 // for formatF32
 	b      []byte    // for the other formats
 	ld     int       // elements between rows
-	scale  blockScale
+	scale  FP8Blocks
 }
 
 // size returns the number of bytes of one weight.
@@ -32,7 +32,7 @@ func (w *weights) band(row, most int) int {
 	if w.format != formatFP8 {
 		return most
 	}
-	return min(most, w.scale.rows-(w.scale.row0+row)%w.scale.rows)
+	return min(most, w.scale.Rows-(w.scale.Row0+row)%w.scale.Rows)
 }
 
 // widen writes columns [from, from+len(dst)) of a row. They start at a block of scales, or lie within one.
@@ -44,6 +44,6 @@ func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
 	case formatBF16:
 		s.vec.widenBF16With(sc, dst, w.b[2*i:][:2*len(dst)])
 	case formatFP8:
-		s.vec.widenWith(sc, dst, w.b[i:][:len(dst)], blocks{w.scale.row(row)[from/w.scale.cols:], w.scale.cols})
+		s.vec.widenWith(sc, dst, w.b[i:][:len(dst)], blocks{w.scale.row(row)[from/w.scale.Cols:], w.scale.Cols})
 	}
 }

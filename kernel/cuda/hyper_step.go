@@ -18,27 +18,34 @@ type HyperStep struct {
 }
 
 const (
-	stepParts = 8   // blocks of a cluster
-	stepRows  = 8   // rows of a cluster
-	stepMixes = 24  // columns of the product
-	mostSteps = 64  // maximum rows: with more, the cluster would not all run at the same time
-	leastStep = 512 // minimum columns of a stream, for eight parts of k
+	stepParts       = 8   // blocks of a cluster
+	stepRows        = 8   // rows of a cluster
+	stepMixes       = 24  // columns of the product
+	stepMostRows    = 64  // with more rows, not all clusters would run at the same time
+	stepLeastHidden = 512 // minimum columns of a stream, for eight parts of k
 )
 
 // HyperStepFits reports whether HyperStep can run for a number of rows, with the given sizes of streams.
 func HyperStepFits(d *Device, rows, streams, hidden int32) bool {
-	return !d.portable && rows > 0 && rows <= mostSteps && streams == 4 && hidden%128 == 0 && hidden >= leastStep &&
+	return !d.portable && rows > 0 && rows <= stepMostRows && streams == 4 && hidden%128 == 0 && hidden >= stepLeastHidden &&
 		hidden <= mixColumns
+}
+
+// adjoins reports whether the product is of the streams that the addition writes, in parts and in memory that the joint
+// kernels support.
+func (x *HyperStep) adjoins() bool {
+	p, w := &x.Add.Post, &x.Product
+	return p.X%16 == 0 && p.XStride%8 == 0 && p.Sub%16 == 0 && p.SubStride%8 == 0 && w.Type == ProductBF16 &&
+		w.Batch == 1 && w.Input == p.X && w.InputStride == p.XStride && w.Rows == p.Rows &&
+		w.K == p.Streams*p.Hidden && w.parts() == stepParts
 }
 
 // Joins reports whether the arguments of the three kernels belong together.
 func (x *HyperStep) Joins(d *Device) bool {
 	p, m, w := &x.Add.Post, &x.Step.Mix, &x.Product
 	return HyperStepFits(d, m.Rows, m.Streams, m.Hidden) && p.Streams == m.Streams && p.Hidden == m.Hidden &&
-		p.Rows == m.Rows && p.X == m.X && p.XStride == m.XStride && p.X%16 == 0 && p.XStride%8 == 0 &&
-		p.Sub%16 == 0 && p.SubStride%8 == 0 && m.Next == 0 && m.Carried == 0 && w.Type == ProductBF16 && w.Batch == 1 &&
-		w.Input == m.X && w.InputStride == m.XStride && w.Rows == m.Rows && w.K == m.Streams*m.Hidden &&
-		w.Columns >= stepMixes && w.parts() == stepParts && w.Out == m.Mix
+		p.Rows == m.Rows && p.X == m.X && p.XStride == m.XStride && m.Next == 0 && m.Carried == 0 && x.adjoins() &&
+		w.Columns >= stepMixes && w.Out == m.Mix
 }
 
 // StepStreams runs a HyperStep in one launch. Results are bitwise equal to those of separate launches.
@@ -54,7 +61,7 @@ func StepStreams(k *Kernels, s *Stream, x *HyperStep) error {
 	if !x.Joins(k.device) || !x.Step.Mix.Joins(&x.Step.Norm) {
 		c.fail("%d rows of %d streams of %d columns do not fit; want up to %d rows of four aligned streams of %d to "+
 			"%d columns, a multiple of 128, and their product and norm", a.Step.Mix.Rows, a.Step.Mix.Streams,
-			a.Step.Mix.Hidden, mostSteps, leastStep, mixColumns)
+			a.Step.Mix.Hidden, stepMostRows, stepLeastHidden, mixColumns)
 	}
 	err := encodeMaps(k.device, c.err, []mapTarget{{&a.WeightMap, MapSpec{Type: MapBF16, Base: x.Product.Weight,
 		Dims: []uint64{uint64(x.Product.K), stepMixes}, Strides: []uint64{2 * uint64(x.Product.WeightStride)},
@@ -93,17 +100,14 @@ const (
 // SMs without a block.
 func HyperManyFits(d *Device, rows, streams, hidden int32) bool {
 	blocks := int64(rowBlocks(rows, manyStepRows))
-	return !d.portable && rows > mostSteps && 4*blocks >= 3*int64(d.props.SMs) && streams == 4 && hidden%128 == 0 &&
-		hidden >= leastStep
+	return !d.portable && rows > stepMostRows && 4*blocks >= 3*int64(d.props.SMs) && streams == 4 && hidden%128 == 0 &&
+		hidden >= stepLeastHidden
 }
 
 // JoinsMany reports whether AddAndMultiply supports the addition and the product.
 func (x *HyperStep) JoinsMany(d *Device) bool {
 	p, w := &x.Add.Post, &x.Product
-	return HyperManyFits(d, p.Rows, p.Streams, p.Hidden) && p.X%16 == 0 && p.XStride%8 == 0 && p.Sub%16 == 0 &&
-		p.SubStride%8 == 0 && w.Type == ProductBF16 && w.Batch == 1 && w.OutF32 && w.Input == p.X &&
-		w.InputStride == p.XStride && w.Rows == p.Rows && w.K == p.Streams*p.Hidden && w.Columns <= manyStepColumns &&
-		w.parts() == stepParts
+	return HyperManyFits(d, p.Rows, p.Streams, p.Hidden) && x.adjoins() && w.OutF32 && w.Columns <= manyStepColumns
 }
 
 // AddAndMultiply adds a sublayer's output to the streams and computes their product, the first two parts of a

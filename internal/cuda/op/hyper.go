@@ -100,7 +100,7 @@ func (p *heldPost) launch(d *Device) error {
 			return cuda.AddAndMultiply(d.kernels, d.stream, &x)
 		}
 	}
-	err := error(nil)
+	var err error
 	if held.add.Sum.Results != 0 {
 		err = cuda.HyperPostSum(d.kernels, d.stream, &held.add)
 	} else {

@@ -119,8 +119,8 @@ func (k *rows) write() {
 	k.ret()
 }
 
-// blocks writes the loop over blocks of columns that share a scale. A half-precision number decoded from e4m3 bits
-// is 2^-8 of the value; the scale includes the factor 2^8.
+// blocks writes the loop over blocks of columns that share a scale. A half-precision number decoded from e4m3 bits is
+// 2^-8 of the value; the scale includes the factor 2^8.
 func (k *rows) blocks() {
 	block, full, done := k.label("block"), k.label("full"), k.label("blocksdone")
 	k.op("MOVQ rowsArgs_scale(AX), R13")

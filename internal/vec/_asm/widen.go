@@ -1,9 +1,8 @@
 package main
 
-// widenE4M3 writes dst = a*b from e4m3, where b has one scale for every block of each
-// registers. The arithmetic is that of the row kernels: halves of 2^-8 the
-// value, times 256 times the scale. NaN codes come out as numbers; codes
-// receives the largest code, without its sign, so that the caller can detect them.
+// widenE4M3 writes dst = a*b from e4m3, where b has one scale for a block of elements; vecArgs.each is the number of
+// registers of a block. The arithmetic is that of the row kernels: halves of 2^-8 the value, times 256 times the scale.
+// NaN codes come out as numbers; codes receives the largest code, without its sign, so that the caller can detect them.
 //
 //	AX arguments   DI dst   SI a   DX b   CX registers left
 //	R8 registers of this block
@@ -72,7 +71,7 @@ func (v *vectors) widenE4M3() {
 	v.ret()
 }
 
-// openBlock starts the loop over blocks of each registers: R8 becomes the number of registers of this block, which is
+// openBlock starts the loop over blocks of vecArgs.each registers: R8 becomes the number of registers of this block, which is
 // subtracted from CX, and reg becomes s times the scale at DX, which advances. It overwrites register 0 and returns the
 // label of the loop.
 func (v *vectors) openBlock(reg int) string {

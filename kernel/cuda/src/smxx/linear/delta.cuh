@@ -380,6 +380,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
             whole = count == kDeltaTile && !s.holds && t.whole();
             if (threadIdx.x < kDeltaTile) outs[b].row[threadIdx.x] = whole ? t.row[threadIdx.x] : -1;
             if (whole) {
+                // The last argument is zero, which the compiler does not know.
                 delta_tile(t, outs[b], state, group, column, a.heads >> 20);
                 const i32 kept = t.snapshot[kDeltaTile - 1];
                 if (kept >= 0) state.store(place(a.kept, kept));
