@@ -27,8 +27,8 @@ const (
 
 // HyperStepFits reports whether HyperStep can run for a number of rows, with the given sizes of streams.
 func HyperStepFits(d *Device, rows, streams, hidden int32) bool {
-	return !d.portable && rows > 0 && rows <= stepMostRows && streams == 4 && hidden%128 == 0 && hidden >= stepLeastHidden &&
-		hidden <= mixColumns
+	return !d.portable && rows > 0 && rows <= stepMostRows && streams == 4 && hidden%128 == 0 &&
+		hidden >= stepLeastHidden && hidden <= mixColumns
 }
 
 // adjoins reports whether the product is of the streams that the addition writes, in parts and in memory that the joint

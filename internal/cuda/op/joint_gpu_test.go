@@ -200,28 +200,55 @@ func (b *bench) partsLayer(hidden, rows int) *partsLayer {
 	return l
 }
 
+// layerRun runs the operations of a layer and keeps the tensors that they write.
+type layerRun struct {
+	*bench
+	alone bool // every operation has launches of its own
+	wrote map[string]kernel.Tensor
+}
+
+func (b *bench) layerRun(alone bool) *layerRun {
+	return &layerRun{bench: b, alone: alone, wrote: map[string]kernel.Tensor{}}
+}
+
+func (l *layerRun) do(err error) {
+	l.Helper()
+	l.must(err)
+	if l.alone {
+		l.must(l.gpu.settle())
+	}
+}
+
+func (l *layerRun) take(name string, kind kernel.DType, rows, columns int) kernel.Tensor {
+	l.Helper()
+	t, err := kernel.New(l.gpu, kind, rows, columns)
+	l.must(err, l.gpu.Write(t, make([]byte, t.Extent())))
+	l.wrote[name] = t
+	return t
+}
+
+func (l *layerRun) copied(name string, x kernel.Tensor) kernel.Tensor {
+	l.Helper()
+	out := l.take(name, x.DType, x.Rows, x.Cols)
+	l.must(l.gpu.Copy(kernel.CopyArgs{Out: out, X: x}))
+	return out
+}
+
+// results returns the bytes of the tensors when all operations have ended.
+func (l *layerRun) results() map[string][]byte {
+	l.Helper()
+	l.must(l.gpu.settle(), l.gpu.Sync())
+	out := map[string][]byte{}
+	for name, t := range l.wrote {
+		out[name] = l.bytes(l.gpu, t)
+	}
+	return out
+}
+
 func (l *partsLayer) run(alone bool) map[string][]byte {
 	l.Helper()
-	b, g, rows := l.bench, l.gpu, l.rows
-	do := func(err error) {
-		l.Helper()
-		b.must(err)
-		if alone {
-			b.must(g.settle())
-		}
-	}
-	wrote := map[string]kernel.Tensor{}
-	take := func(name string, kind kernel.DType, n, columns int) kernel.Tensor {
-		t, err := kernel.New(g, kind, n, columns)
-		b.must(err, g.Write(t, make([]byte, t.Extent())))
-		wrote[name] = t
-		return t
-	}
-	copied := func(name string, x kernel.Tensor) kernel.Tensor {
-		out := take(name, x.DType, x.Rows, x.Cols)
-		b.must(g.Copy(kernel.CopyArgs{Out: out, X: x}))
-		return out
-	}
+	g, rows, run := l.gpu, l.rows, l.layerRun(alone)
+	do, take, copied := run.do, run.take, run.copied
 	pages := (rows + 63) / 64
 	pool := func(name string, kind layout.Kind, bytes int) kernel.Pool {
 		return kernel.Pool{Mem: take(name, kernel.U8, pages, bytes), Layout: kind, PageTokens: 64}
@@ -262,12 +289,7 @@ func (l *partsLayer) run(alone bool) map[string][]byte {
 	do(g.Put(kernel.PutArgs{Out: keyState, X: l.key, Rows: l.places}))
 	do(g.Do(kernel.IndexQueryArgs{Out: codes, W: folded, Q: l.iq, Weights: l.weights, Angles: l.angles,
 		Heads: 64, Offset: 64, Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScaleF32}))
-	b.must(g.settle(), g.Sync())
-	out := map[string][]byte{}
-	for name, t := range wrote {
-		out[name] = b.bytes(g, t)
-	}
-	return out
+	return run.results()
 }
 
 // Rows that are rotated and quantised in one launch for banded products are bitwise equal to rows of a separate
@@ -370,28 +392,11 @@ func (b *bench) streamStep(hidden, rows int, fn, qa kernel.Matrix, experts kerne
 
 func (l *streamStep) run(alone bool) map[string][]byte {
 	l.Helper()
-	b, g, rows := l.bench, l.gpu, l.rows
-	do := func(err error) {
-		l.Helper()
-		b.must(err)
-		if alone {
-			b.must(g.settle())
-		}
-	}
-	wrote := map[string]kernel.Tensor{}
-	take := func(name string, kind kernel.DType, columns int) kernel.Tensor {
-		t, err := kernel.New(g, kind, rows, columns)
-		b.must(err, g.Write(t, make([]byte, t.Extent())))
-		wrote[name] = t
-		return t
-	}
-	copied := func(name string, x kernel.Tensor) kernel.Tensor {
-		out := take(name, x.DType, x.Cols)
-		b.must(g.Copy(kernel.CopyArgs{Out: out, X: x}))
-		return out
-	}
+	g, rows, run := l.gpu, l.rows, l.layerRun(alone)
+	do, take, copied := run.do, run.take, run.copied
 	streams, post, comb := copied("streams", l.streams), copied("post", l.post), copied("comb", l.comb)
-	mix, x, product := take("mix", kernel.F32, 24), take("x", kernel.BF16, l.hidden), take("product", kernel.BF16, 256)
+	mix, x, product := take("mix", kernel.F32, rows, 24), take("x", kernel.BF16, rows, l.hidden),
+		take("product", kernel.BF16, rows, 256)
 	sub := copied("output", l.sub)
 	for i := range 2 { // the second sublayer has experts, and reads what the first one writes
 		if i == 1 {
@@ -404,10 +409,5 @@ func (l *streamStep) run(alone bool) map[string][]byte {
 		do(g.Do(kernel.NormArgs{Out: x, X: x, Weight: l.norm, Eps: 1e-6}))
 		do(g.Do(kernel.MultiplyArgs{Out: product, X: x, W: l.qa}))
 	}
-	b.must(g.settle(), g.Sync())
-	out := map[string][]byte{}
-	for name, t := range wrote {
-		out[name] = b.bytes(g, t)
-	}
-	return out
+	return run.results()
 }

@@ -71,9 +71,9 @@ func (v *vectors) widenE4M3() {
 	v.ret()
 }
 
-// openBlock starts the loop over blocks of vecArgs.each registers: R8 becomes the number of registers of this block, which is
-// subtracted from CX, and reg becomes s times the scale at DX, which advances. It overwrites register 0 and returns the
-// label of the loop.
+// openBlock starts the loop over blocks of vecArgs.each registers: R8 becomes the number of registers of this block,
+// which is subtracted from CX, and reg becomes s times the scale at DX, which advances. It overwrites register 0 and
+// returns the label of the loop.
 func (v *vectors) openBlock(reg int) string {
 	block, full := v.label("block"), v.label("full")
 	v.at(block)

@@ -13,9 +13,9 @@
 #pragma once
 
 #include "sm90/hyper/args.h"
+#include "sm90/hyper/summed.cuh"
 #include "sm90/tile.cuh"
 #include "smxx/hyper/mix.cuh"
-#include "smxx/quant/norm.cuh"
 
 namespace sparrow_hyper {
 
@@ -111,27 +111,12 @@ template <bool Experts> struct Adder {
         const NormQuantiseArgs& s = args.add.sum;
         Piece p;
         p.sub = make_uint4(0, 0, 0, 0);
-        if (exists) p.sub = summed(*reinterpret_cast<const uint4*>(s.x + row * s.x_stride + column), column);
+        if (exists) {
+            const uint4 sub = *reinterpret_cast<const uint4*>(s.x + row * s.x_stride + column);
+            p.sub = summed_output<4>(s, at.rest->choices[slot], sub, row, column);
+        }
         load_streams(p, column);
         return p;
-    }
-
-    // Returns the sublayer's output: sub with the terms of the experts added. Stores it too.
-    DEVICE uint4 summed(uint4 sub, i32 column) const {
-        const NormQuantiseArgs& s = args.add.sum;
-        f32 v[8];
-        unpack_piece(sub, v);
-        if (s.delta != nullptr) {
-            f32 d[8];
-            unpack_piece(*reinterpret_cast<const uint4*>(s.delta + row * s.delta_stride + column), d);
-#pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = __fadd_rn(v[j], d[j]);
-            unpack_piece(pack_piece(v), v);
-        }
-        add_results<4>(s, row, column, at.rest->choices[slot], v);
-        const uint4 sum = pack_piece(v);
-        *reinterpret_cast<uint4*>(s.sum + row * s.sum_stride + column) = sum;
-        return sum;
     }
 
     // Adds the output in eight columns, and writes the new streams to memory and to a stage.

@@ -15,9 +15,9 @@
 
 #include "ptx/cluster.cuh"
 #include "sm90/hyper/args.h"
+#include "sm90/hyper/summed.cuh"
 #include "sm90/tile.cuh"
 #include "smxx/hyper/mix.cuh"
-#include "smxx/quant/norm.cuh"
 
 namespace sparrow_hyper {
 
@@ -199,7 +199,7 @@ struct RowWarp {
             __syncwarp();
 #pragma unroll
             for (int p = 0; p < kPieces; p++) {
-                if (inside(p)) sub[p] = summed(s, sub[p], 8 * piece(p));
+                if (inside(p)) sub[p] = summed_output<8>(s, rest.choices[slot], sub[p], row, 8 * piece(p));
             }
         }
         f32 post[kFour], comb[kFour][kFour];
@@ -230,23 +230,6 @@ struct RowWarp {
                 *reinterpret_cast<uint4*>(x + k * a.hidden + 8 * piece(p)) = held[p][k];
             }
         }
-    }
-
-    // Returns the sublayer's output in eight columns: x with the terms of the experts added. Stores it too.
-    DEVICE uint4 summed(const NormQuantiseArgs& s, uint4 x, i32 column) {
-        f32 v[8];
-        unpack_piece(x, v);
-        if (s.delta != nullptr) {
-            f32 d[8];
-            unpack_piece(*reinterpret_cast<const uint4*>(s.delta + row * s.delta_stride + column), d);
-#pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = __fadd_rn(v[j], d[j]);
-            unpack_piece(pack_piece(v), v);
-        }
-        add_results<8>(s, row, column, rest.choices[slot], v);
-        const uint4 sub = pack_piece(v);
-        *reinterpret_cast<uint4*>(s.sum + row * s.sum_stride + column) = sub;
-        return sub;
     }
 
     // Sends the streams to the blocks that multiply them, and the sum of their squares to all blocks. A stream has two
