@@ -54,7 +54,8 @@ func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
 
 func TestSparsePagesHoldEveryRow(t *testing.T) {
 	for kind, want := range map[layout.Kind]int{0: 64 * 1024, layout.BF16Row1152: 64 * 1152, layout.FP8Row656: 64 * 656,
-		layout.FP8Row576: 64 * 576, layout.V4Row584: int(cuda.V4PageBytes(64))} {
+		layout.FP8Row576: 64 * 576, layout.V4Row584: int(cuda.V4PageBytes(64)), layout.V41Row288: 64 * 288,
+		layout.V41Window528: 64 * 528} {
 		h := newHolder(&Rig{Seed: 1})
 		page := sparsePage(h, kind, 64)
 		if h.err != nil || len(page) != want {

@@ -32,8 +32,8 @@ func Cases() []Case {
 	}
 	list = append(list, rawToBlockCase(65536), gatherIndexCase(262144), gatherV4Case(65536),
 		combineCase(4096, 128, 512))
-	return slices.Concat(list, scoreCases(), sparseCases(), latentCases(), denseCases(), productCases(), packedCases(),
-		rowCases(), expertCases())
+	return slices.Concat(list, scoreCases(), v41Cases(), sparseCases(), latentCases(), denseCases(), productCases(),
+		packedCases(), rowCases(), expertCases())
 }
 
 // mainLayout returns the host implementation of a main layout.

@@ -67,7 +67,7 @@ func latentCase(kind layout.Kind, rows, heads, keys, split int) Case {
 				h.ints(keys, rows), 1); h.err == nil {
 				h.err = err
 			}
-			x.streams[0] = sparseStream{pool: pool, width: keys}
+			x.streams[0] = sparseStream{kind: kind, pool: pool, width: keys}
 			for i := range rows * keys {
 				x.streams[0].indices = append(x.streams[0].indices, table[i/tokens]*tokens+int32(i%tokens))
 			}

@@ -29,7 +29,9 @@ func sparseCases() []Case {
 		list = append(list, decodeCase(layout.BF16Row1152, c[0], 1, 128, 2048, 0, c[1]))
 	}
 	for _, batch := range []int{64, 128} {
-		list = append(list, decodeCase(layout.V4Row584, batch, 2, 64, 128, 512, cuda.V4SplitKeys))
+		list = append(list, decodeCase(layout.V4Row584, batch, 2, 64, 128, 512, cuda.V4SplitKeys),
+			decodeCase(layout.V41Row288, batch, 1, 64, 128, 512, cuda.V4SplitKeys),
+			decodeCase(layout.V41Row288, batch, 6, 64, 128, 512, cuda.V4SplitKeys))
 	}
 	for _, keys := range []int{8192, 32768, 131072} {
 		list = append(list, prefillCase(layout.BF16Row1152, keys, 128, 2048))
@@ -49,6 +51,7 @@ type sparse struct {
 
 // sparseStream is a device pool and the host copy of the rows that are selected from it.
 type sparseStream struct {
+	kind    layout.Kind
 	pool    cuda.PoolView
 	indices []int32
 	width   int
@@ -58,11 +61,24 @@ const sparseScale = 0.0417 // about 576^-0.5
 
 // rowDim returns the number of values of a cached row, which is also that of a head's query.
 func rowDim(kind layout.Kind) int {
-	if kind == 0 || kind == layout.V4Row584 {
+	switch kind {
+	case 0, layout.V4Row584, layout.V41Row288, layout.V41Window528:
 		return cuda.V4Dim
 	}
 	return layout.RowDim
 }
+
+// streamKinds returns the layouts of the two streams of a kind of attention: V4.1 has window rows of their own.
+func streamKinds(kind layout.Kind) [2]layout.Kind {
+	if kind == layout.V41Row288 {
+		return [2]layout.Kind{layout.V41Window528, kind}
+	}
+	return [2]layout.Kind{kind, kind}
+}
+
+// sparseRowBytes are the bytes of the rows from which decodes select.
+var sparseRowBytes = map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
+	layout.V4Row584: 584, layout.V41Window528: layout.V41WindowBytes, layout.V41Row288: layout.V41EntryBytes}
 
 // sparsePage returns a page with the given number of random rows.
 func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
@@ -84,6 +100,17 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 			expect.EncodeV4(page, tokens, t, rows[t*dim:(t+1)*dim])
 		}
 		return page
+	case layout.V41Row288, layout.V41Window528:
+		l, err := layout.V4Of(kind)
+		if err != nil {
+			h.err = err
+			return nil
+		}
+		page := make([]byte, l.PageBytes(tokens))
+		for t := range tokens {
+			l.Encode(page, tokens, t, rows[t*dim:(t+1)*dim])
+		}
+		return page
 	}
 	main, err := layout.MainOf(kind)
 	if err != nil {
@@ -97,15 +124,15 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 
 // stream makes a pool of shares * keys cached rows in pages of tokens rows, and width ascending slots for each query
 // row. The slots are in one share of the pool; rows/shares adjacent query rows use the same share.
-func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
+func (x *sparse) stream(kind layout.Kind, rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
 	h := x.holder
 	var pattern []byte
 	for range max(1, 256/tokens) {
-		pattern = append(pattern, sparsePage(h, x.kind, min(tokens, 4096))...)
+		pattern = append(pattern, sparsePage(h, kind, min(tokens, 4096))...)
 	}
 	page := int64(len(pattern)) / int64(max(1, 256/tokens))
 	slots := shares * keys
-	v := sparseStream{width: width, indices: make([]int32, 0, rows*width)}
+	v := sparseStream{kind: kind, width: width, indices: make([]int32, 0, rows*width)}
 	v.pool = cuda.PoolView{PageBytes: page, PageTokens: int32(tokens), Slots: int32(slots)}
 	bytes := int64(slots/tokens) * page
 	if tokens > 4096 { // the pattern repeats within the single long page
@@ -124,6 +151,9 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 		h.ints(width, rows), 1)
 	if h.err == nil {
 		h.err = err
+	}
+	if kind == layout.V41Row288 || kind == layout.V41Window528 {
+		sel.Scales = int64(sparseRowBytes[kind])
 	}
 	return v, sel
 }
@@ -150,9 +180,7 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 // decodeCase returns a case in which every row attends to width keys, and to extra keys in a second pool. Rows are
 // split after split keys.
 func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int) Case {
-	rows, keys, dim := batch*queries, 4096, rowDim(kind)
-	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
-		layout.V4Row584: 584}[kind]
+	rows, keys, dim, kinds := batch*queries, 4096, rowDim(kind), streamKinds(kind)
 	shape := fmt.Sprintf("%v, %d x %d, %d heads, %d keys", kind, batch, queries, heads, width)
 	if extra > 0 {
 		shape += fmt.Sprintf(" and %d", extra)
@@ -163,15 +191,16 @@ func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int
 	} else if extra == 0 {
 		shape += ", whole"
 	}
-	touched := float64(rows*(width+extra))*float64(rowBytes) + float64(rows*heads*(dim+512)*2)
+	touched := float64(rows*(width*sparseRowBytes[kinds[0]]+extra*sparseRowBytes[kinds[1]])) +
+		float64(rows*heads*(dim+512)*2)
 	return Case{
 		Case: harness.Case{Name: "sparse_decode", Shape: shape}, Rate: BF16, Bytes: touched,
 		FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
 		New: func(h *holder) Set {
 			x := &sparse{holder: h, kind: kind, dim: dim}
-			x.streams[0], x.args.Streams[0] = x.stream(rows, batch, keys, 64, width)
+			x.streams[0], x.args.Streams[0] = x.stream(kinds[0], rows, batch, keys, 64, width)
 			if extra > 0 {
-				x.streams[1], x.args.Streams[1] = x.stream(rows, batch, keys, 64, extra)
+				x.streams[1], x.args.Streams[1] = x.stream(kinds[1], rows, batch, keys, 64, extra)
 			}
 			x.finish(rows, heads, segments, blocks)
 			return Set{overlapping(x.launch), x.check}
@@ -192,7 +221,7 @@ func prefillCase(kind layout.Kind, keys, heads, width int) Case {
 			width), Rate: BF16, Bytes: fewest, FLOPs: 2 * float64(rows*heads) * float64(width) * float64(dim+512),
 		New: func(h *holder) Set {
 			x := &sparse{holder: h, kind: kind, dim: dim}
-			x.streams[0], x.args.Streams[0] = x.stream(rows, 1, keys, keys, width)
+			x.streams[0], x.args.Streams[0] = x.stream(kind, rows, 1, keys, keys, width)
 			x.finish(rows, heads, 1, int32(width+63)/64)
 			return Set{overlapping(x.launch), x.check}
 		},
@@ -239,13 +268,19 @@ func (x *sparse) selected(r *reader, v *sparseStream, row int) ([][]float32, err
 			pages[page] = r.bytes(v.pool.Base.Add(page*v.pool.PageBytes), int(v.pool.PageBytes))
 		}
 		b, values := pages[page], make([]float32, x.dim)
-		switch x.kind {
+		switch v.kind {
 		case 0:
 			widen(values, b[at*2*x.dim:])
 		case layout.V4Row584:
 			widen(values, expect.DecodeV4(b, int(v.pool.PageTokens), at))
+		case layout.V41Row288, layout.V41Window528:
+			l, err := layout.V4Of(v.kind)
+			if err != nil {
+				return nil, err
+			}
+			l.Decode(values, b, int(v.pool.PageTokens), at)
 		default:
-			main, err := layout.MainOf(x.kind)
+			main, err := layout.MainOf(v.kind)
 			if err != nil {
 				return nil, err
 			}
