@@ -20,6 +20,7 @@ import (
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/plan"
+	"sparrow/tokenizer"
 )
 
 // Invariants of this file: counts that are reported to a request are exact, and limits hold at their boundaries.
@@ -96,6 +97,39 @@ func TestTheMinimumLengthIsExact(t *testing.T) {
 	for i, out := range outs {
 		if (out.event.Token == w.eos) != (i == 3) {
 			t.Errorf("token %d of a number is %d, the end-of-sequence token is %d", i, out.event.Token, w.eos)
+		}
+	}
+}
+
+// A stop string that ends with the last allowed token, also one that only the replacement of an incomplete character
+// completes, ends a choice as a stop string does, and is not part of its text.
+func TestAStopStringEndsWithTheLastToken(t *testing.T) {
+	w := vocabulary(t)
+	e := still(t, "", Config{})
+	// The first tokens of this character are no character yet.
+	ids, err := w.Encode("4\U0001F9FF", tokenizer.EncodeOptions{})
+	if err != nil || len(ids) < 3 {
+		t.Fatalf("tokens %v, error %v", ids, err)
+	}
+	for _, c := range []struct {
+		stop, text string
+		tokens     []int32
+		finish     Finish
+	}{
+		{"44", "", []int32{ids[0], ids[0]}, FinishStop},
+		{"45", "44", []int32{ids[0], ids[0]}, FinishLength},
+		{"4\uFFFD", "", ids[:2], FinishStop},
+		{"5\uFFFD", "4\uFFFD", ids[:2], FinishLength},
+	} {
+		r := ask(t, "How many?")
+		r.MaxTokens, r.Sampling.Stop = len(c.tokens), []string{c.stop}
+		outs := advanced(t, e, r, c.tokens...)
+		text := ""
+		for _, out := range outs {
+			text += out.event.Text
+		}
+		if got := outs[len(outs)-1].finish; got != c.finish || text != c.text || outs[0].finish != "" {
+			t.Errorf("stop string %q: text %q, finish %q; want %q, %q", c.stop, text, got, c.text, c.finish)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -290,6 +291,122 @@ func TestSpecsAreChecked(t *testing.T) {
 		s := spec
 		if c.change(&s); (s.Validate() == nil) != c.ok {
 			t.Errorf("%s: error %v", c.name, s.Validate())
+		}
+	}
+}
+
+// A store may close idle connections. Then a new connection is used, and this is no failure of the store.
+func TestAStoreMayCloseIdleConnections(t *testing.T) {
+	server := respserver.Start(t)
+	s := openStack(t, Options{StoreURL: server.URL()}, paged)
+	stored := s.tiers[0].(*store)
+	list := chain(s, 1, 64)
+	keys := keysOf(list)
+	for at := 0; at < len(list); at += 16 {
+		keep(t, s, list[at:at+16], Stored)
+		server.Set(respserver.Works) // closes the connections
+	}
+	for range 2 {
+		if n, why := bring(t, s, keys, rows(1, paged.Bytes)); n != len(keys) || len(stored.idle) != 1 {
+			t.Errorf("%d pages were fetched: %q; %d idle connections", n, why, len(stored.idle))
+		}
+		server.Set(respserver.Works)
+	}
+	if c := stored.Count(); c.Stored != 64 || c.Hits != 128 || c.Failed != 0 || c.Dropped != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A connection is used again only if all replies were read from it: otherwise the next fetch would read replies that
+// belong to the pages of another prompt.
+func TestAConnectionWithUnreadRepliesIsClosed(t *testing.T) {
+	server := respserver.Start(t)
+	s := openStack(t, Options{StoreURL: server.URL()}, paged)
+	stored := s.tiers[0].(*store)
+	list := chain(s, 1, 64)
+	keys := keysOf(list)
+	keep(t, s, list, Stored)
+	absent := make([]prefix.Hash, 64)
+	for _, c := range []struct {
+		name       string
+		keys       []prefix.Hash
+		mode       respserver.Mode
+		want, idle int
+	}{
+		{"all pages", keys, respserver.Works, 64, 1},
+		{"no page", absent, respserver.Works, 0, 1},
+		{"some pages", append(slices.Clone(keys[:60]), absent[:20]...), respserver.Works, 60, 0},
+		{"a damaged page", keys, respserver.Garbage, 0, 0},
+		{"a page of another length", keys, respserver.Long, 0, 0},
+	} {
+		server.Set(c.mode)
+		n, why := bring(t, s, c.keys, rows(1, paged.Bytes))
+		if n != c.want || len(stored.idle) != c.idle {
+			t.Errorf("%s: %d pages were fetched: %q; %d idle connections, want %d", c.name, n, why, len(stored.idle),
+				c.idle)
+		}
+		server.Set(respserver.Works)
+		if n, why := bring(t, s, keys, rows(1, paged.Bytes)); n != 64 {
+			t.Errorf("after %s: %d pages were fetched: %q", c.name, n, why)
+		}
+	}
+}
+
+// Pages are stored in host memory before the device evicts them only if the options require it.
+func TestHostMemoryKeepsPagesEarly(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		s := openStack(t, Options{HostBytes: 3000, KeepEarly: early}, spec)
+		list := chain(s, 1, 2)
+		keys := keysOf(list)
+		if s.Wants(keys[0], Stored) != early || !s.Wants(keys[0], Leaving) {
+			t.Errorf("KeepEarly %v: Wants is %v and %v", early, s.Wants(keys[0], Stored), s.Wants(keys[0], Leaving))
+		}
+		keep(t, s, list, Stored)
+		if s.Has(keys[0]) != early || s.Wants(keys[0], Leaving) == early {
+			t.Errorf("KeepEarly %v: Has is %v", early, s.Has(keys[0]))
+		}
+	}
+}
+
+// If all host memory is in use, the least recently used page of the host tier makes room.
+func TestHostMemoryMakesRoom(t *testing.T) {
+	s := openStack(t, Options{HostBytes: 2000}, spec)
+	list := chain(s, 1, 2)
+	keys := keysOf(list)
+	keep(t, s, list, Leaving)
+	var held []*Page
+	for range s.memory.most - 2 {
+		held = append(held, s.Room())
+	}
+	for i := range keys {
+		if held = append(held, s.Room()); held[len(held)-1] == nil || s.Has(keys[i]) {
+			t.Errorf("page %d did not make room", i)
+		}
+	}
+	if s.Room() != nil {
+		t.Error("more memory was given than there is")
+	}
+	for _, p := range held {
+		p.Drop()
+	}
+}
+
+// What the tiers are and whether pages may leave the process follow from the options.
+func TestOptionsSayWhichTiersThereAre(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		o          Options
+		any, leave bool
+	}{
+		{"none", Options{}, false, false},
+		{"host", Options{HostBytes: 1}, true, false},
+		{"disk", Options{DiskDir: "x"}, true, true},
+		{"store", Options{StoreURL: "x"}, true, true},
+		{"pull", Options{Pull: true}, true, true},
+		{"serve", Options{HostBytes: 1, KeepEarly: true}, true, true},
+	} {
+		if c.o.Any() != c.any || c.o.Leave() != c.leave {
+			t.Errorf("%s: Any is %v, Leave is %v", c.name, c.o.Any(), c.o.Leave())
 		}
 	}
 }
