@@ -1,7 +1,9 @@
 package event
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +123,100 @@ func TestTheQueueOfASubscriber(t *testing.T) {
 				taken,
 				held, s.bytes.Load())
 		}
+	}
+}
+
+// The host * means all addresses. Ports are at most 65535, also the port for replays that follows from the other.
+func TestEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		endpoint, host string
+		port           int
+		refused        bool
+	}{
+		{"tcp://*:5557", "", 5557, false},
+		{"tcp://localhost:0", "localhost", 0, false},
+		{"tcp://[::1]:65535", "::1", 65535, false},
+		{"tcp://*:65536", "", 0, true},
+		{"tcp://*:-1", "", 0, true},
+		{"tcp://*:x", "", 0, true},
+		{"tcp://:5557", "", 0, true},
+		{"tcp://*", "", 0, true},
+		{"udp://*:5557", "", 0, true},
+		{"", "", 0, true},
+	} {
+		host, port, err := parse(c.endpoint)
+		if (err != nil) != c.refused || host != c.host || port != c.port {
+			t.Errorf("%q: host %q, port %d, error %v", c.endpoint, host, port, err)
+		}
+	}
+	if _, err := New(Config{Endpoint: "tcp://127.0.0.1:0", Replay: "127.0.0.1:0"}); !errors.Is(err, ErrEndpoint) {
+		t.Errorf("a bad address for replays: %v", err)
+	}
+	if l, err := listen("127.0.0.1", 65536); !errors.Is(err, ErrEndpoint) || l != nil {
+		t.Errorf("the port after 65535: %v", err)
+	}
+	p, err := New(Config{Endpoint: "tcp://127.0.0.1:0", Replay: "tcp://127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Addr().String() == p.ReplayAddr().String() {
+		t.Error("both listeners have the same address")
+	}
+	if _, err := New(Config{Endpoint: "tcp://" + p.Addr().String()}); !errors.Is(err, ErrEndpoint) {
+		t.Errorf("a port that is in use: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A publisher has at most 256 connections, and accepts another one when one has ended, but none after it was closed.
+func TestConnectionsAreBounded(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	p := &Publisher{peers: map[*peer]bool{}}
+	var last *peer
+	for i := range 256 {
+		if last = newPeer(near, 1); !p.enter(last) {
+			t.Fatalf("connection %d was refused", i)
+		}
+	}
+	if p.enter(newPeer(near, 1)) {
+		t.Error("connection 257 was accepted")
+	}
+	if p.leave(last); !p.enter(last) {
+		t.Error("no connection was accepted after another one had ended")
+	}
+	p.leave(last)
+	p.closed = true
+	if p.enter(last) {
+		t.Error("a closed publisher accepted a connection")
+	}
+}
+
+// A subscriber has joined when the first of its topics matches, and has left when no topic does.
+func TestTopicsOfASubscriber(t *testing.T) {
+	topic := []byte("kv@a@m")
+	s := newPeer(nil, 1)
+	for i, c := range []struct {
+		message       string
+		joined, wants bool
+	}{
+		{"", false, false}, {"\x02kv", false, false}, {"\x01x", false, false}, {"\x01kv@a@m2", false, false},
+		{"\x01kv@", true, true}, {"\x01", false, true}, {"\x00kv@", false, true}, {"\x00kv@", false, true},
+		{"\x00", false, false}, {"\x01kv@a@m", true, true}, {"\x00x", false, true},
+	} {
+		if joined := s.filter(topic, [][]byte{[]byte(c.message)}); joined != c.joined || s.wants(topic) != c.wants {
+			t.Errorf("message %d: joined %v, wants %v", i, joined, s.wants(topic))
+		}
+	}
+	if s.filter(topic, [][]byte{{1}, {1}}) || len(s.filters) != 2 || !s.subscribed() {
+		t.Errorf("the topics are %q", s.filters)
+	}
+	for range 2 * maxFilters {
+		s.filter(topic, [][]byte{{1, 'x'}})
+	}
+	if len(s.filters) != 64 {
+		t.Errorf("%d topics are kept, want 64", len(s.filters))
 	}
 }

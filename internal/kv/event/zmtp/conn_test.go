@@ -98,7 +98,7 @@ func commandFrame(name, rest string) []byte {
 
 func TestCommandsOfLaterVersions(t *testing.T) {
 	var sent []byte
-	for _, c := range [][]byte{commandFrame("PING", "\x00\x10ctx"), commandFrame("JOIN", "x"),
+	for _, c := range [][]byte{commandFrame("PING", "\x00\x100123456789abcdef"), commandFrame("JOIN", "x"),
 		commandFrame("SUBSCRIBE", "kv@"), commandFrame("CANCEL", "kv@")} {
 		sent = append(sent, c...)
 	}
@@ -116,7 +116,7 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 			t.Fatalf("got %q, error %v; want %q", got, err, want)
 		}
 	}
-	if !strings.HasSuffix(answer.String(), string(commandFrame("PONG", "ctx"))) {
+	if !strings.HasSuffix(answer.String(), string(commandFrame("PONG", "0123456789abcdef"))) {
 		t.Errorf("no PONG at the end of %q", answer.Bytes()[greetingBytes:])
 	}
 }
@@ -154,6 +154,98 @@ func TestBadPeersAreRefused(t *testing.T) {
 	}{strings.NewReader("GET / HTTP/1.1\r\n" + strings.Repeat("x", 60)), io.Discard}, pub)
 	if !errors.Is(err, ErrProtocol) {
 		t.Errorf("HTTP: %v", err)
+	}
+}
+
+// The bytes of the handshake are those of version 3.0 of the protocol.
+func TestBytesOfTheHandshake(t *testing.T) {
+	var sent bytes.Buffer
+	if _, err := Open(struct {
+		io.Reader
+		io.Writer
+	}{raw(), &sent}, pub); err != nil {
+		t.Fatal(err)
+	}
+	want := "\xff" + strings.Repeat("\x00", 8) + "\x7f\x03\x00NULL" + strings.Repeat("\x00", 48) +
+		"\x04\x26\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB\x08Identity\x00\x00\x00\x00"
+	if sent.String() != want {
+		t.Errorf("sent %q, want %q", sent.String(), want)
+	}
+}
+
+// A peer whose handshake is wrong in one place is refused.
+func TestBadHandshakesAreRefused(t *testing.T) {
+	whole, err := io.ReadAll(raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := func(at int, to byte) []byte {
+		b := bytes.Clone(whole)
+		b[at] = to
+		return b
+	}
+	open := func(sent []byte) error {
+		_, err := Open(struct {
+			io.Reader
+			io.Writer
+		}{bytes.NewReader(sent), io.Discard}, pub)
+		return err
+	}
+	value := len(whole) - len("\x00\x00\x00\x03SUB") // position of the length of the socket's type
+	for name, sent := range map[string][]byte{
+		"no signature":              changed(0, 0xfe),
+		"no end of the signature":   changed(9, 0x7e),
+		"version 2":                 changed(10, 2),
+		"another mechanism":         changed(12, 'P'),
+		"a longer mechanism":        changed(16, 'X'),
+		"a message instead":         changed(greetingBytes, 0),
+		"another command":           changed(greetingBytes+3, 'X'),
+		"a name beyond the end":     changed(greetingBytes+8, 16),
+		"a value beyond the end":    changed(value+3, 4),
+		"a large value":             changed(value, 1),
+		"a value without a length":  append(changed(greetingBytes+1, 18)[:greetingBytes+2+18], 0),
+		"an unknown type of socket": changed(len(whole)-1, 'X'),
+		"another property":          changed(greetingBytes+9, 'X'),
+	} {
+		if err := open(sent); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for n := range len(whole) {
+		if err := open(whole[:n]); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the first %d bytes: %v", n, err)
+		}
+	}
+	for at, to := range map[int]byte{9: 0x01, 10: 4, 11: 9, 32: 1, 63: 7} {
+		if err := open(changed(at, to)); err != nil {
+			t.Errorf("byte %d is %d: %v", at, to, err)
+		}
+	}
+}
+
+// The largest frame and the longest message that a peer may send arrive, and larger ones are refused.
+func TestLimitsOfMessagesAreExact(t *testing.T) {
+	small := pub
+	small.MaxFrame = 300
+	frame := func(n int) []byte {
+		return append(binary.BigEndian.AppendUint64([]byte{flagLong}, uint64(n)), make([]byte, n)...)
+	}
+	more := func(n int) []byte { return append(bytes.Repeat([]byte{flagMore, 0}, n), 0, 0) }
+	for _, c := range []struct {
+		name   string
+		sent   []byte
+		frames int
+	}{
+		{"a frame of 300 bytes", frame(300), 1}, {"a frame of 301 bytes", frame(301), 0},
+		{"16 frames", more(15), 16}, {"17 frames", more(16), 0},
+	} {
+		conn, err := Open(raw(c.sent...), small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := conn.Read(); len(m) != c.frames || (err == nil) != (c.frames > 0) {
+			t.Errorf("%s: %d frames, error %v", c.name, len(m), err)
+		}
 	}
 }
 
