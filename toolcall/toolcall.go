@@ -154,7 +154,11 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 	if s.JSON && len(r.open) == 1 {
 		r.text = freeText(r.words, s.Markers, tokens, r.start[0], r.open[0])
 	}
-	return r, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		r.Release()
+		return nil, fmt.Errorf("%w: %w", ErrTools, err)
+	}
+	return r, nil
 }
 
 // freeText returns the mask of all tokens except markers that do not begin a call, which would be content.

@@ -2,6 +2,8 @@ package toolcall_test
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 
 	"sparrow/chat"
@@ -97,5 +99,95 @@ func TestStrictSchemasAreApart(t *testing.T) {
 	if _, err := toolcall.Compile(syntax, []chat.Tool{strict}, toolcall.Options{Demand: true, Store: store}, b.encode,
 		b.tokens, []int32{1}); err == nil {
 		t.Error("a strict tool got what was compiled for one that is not strict")
+	}
+}
+
+// Arguments follow the schema that is enforced, if a tool has one in addition to the schema of its prompt.
+func TestTheEnforcedSchemaCounts(t *testing.T) {
+	b := newBench(t)
+	tool := wide
+	tool.Enforced = json.RawMessage(strings.ReplaceAll(string(wide.Parameters), `"on"`, `"off"`))
+	r := b.rules(v31, []chat.Tool{tool}, toolcall.Options{Demand: true})
+	call := v31.Begin + v31.Open + "get" + v31.Sep
+	if err := b.accept(r.Start(), call+`{"off": true}`+v31.Close+v31.End); err != nil {
+		t.Error(err)
+	}
+	if err := b.accept(r.Start(), call+`{"on": true}`); err == nil {
+		t.Error("arguments of the schema that is not enforced are accepted")
+	}
+}
+
+// After the calls only the end of the sequence is accepted, and a name or a mask that does not fit is an error.
+func TestWhatDoesNotFitACall(t *testing.T) {
+	b := newBench(t)
+	r := b.rules(v31, []chat.Tool{wide}, toolcall.Options{Demand: true})
+	whole := v31.Begin + v31.Open + "get" + v31.Sep + `{"on": true}` + v31.Close + v31.End
+	s := r.Start()
+	if err := b.accept(s, whole); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range []string{"x", v31.Open, v31.End} {
+		if err := b.accept(s.Clone(), more); !errors.Is(err, toolcall.ErrTools) {
+			t.Errorf("%q after the calls: %v", more, err)
+		}
+	}
+	if err := s.Accept(1); err != nil {
+		t.Errorf("the end of the sequence: %v", err)
+	}
+	for _, text := range []string{v31.Begin + v31.Open + "set", v31.Begin + "get"} {
+		if err := b.accept(r.Start(), text); !errors.Is(err, toolcall.ErrTools) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	words := b.tokens.MaskWords()
+	if limited, err := s.Mask(make([]uint64, words-1)); !limited || !errors.Is(err, toolcall.ErrTools) {
+		t.Errorf("a mask of one word too few: %v, %v", limited, err)
+	}
+	if _, err := s.Mask(make([]uint64, words)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A call after reasoning can be required only if one token ends the reasoning.
+func TestReasoningNeedsAnEnd(t *testing.T) {
+	b := newBench(t)
+	syntax := v31
+	syntax.ReasoningEnd = "That is all."
+	for _, c := range []struct {
+		demand, reasoning, refused bool
+	}{{true, true, true}, {true, false, false}, {false, true, false}} {
+		_, err := toolcall.Compile(syntax, []chat.Tool{wide},
+			toolcall.Options{Demand: c.demand, Reasoning: c.reasoning}, b.encode, b.tokens, []int32{1})
+		if (err != nil) != c.refused || err != nil && !errors.Is(err, toolcall.ErrTools) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// If a text cannot be encoded, the tools are refused, and no schema stays in use.
+func TestTextsThatCannotBeEncoded(t *testing.T) {
+	b := newBench(t)
+	for _, bad := range []string{v31.Open, "get" + v31.Sep, v31.Markers[0]} {
+		store, broken := toolcall.NewStore(0), errors.New("broken")
+		encode := func(text string) ([]int32, error) {
+			if text == bad {
+				return nil, broken
+			}
+			return b.encode(text)
+		}
+		r, err := toolcall.Compile(v31, []chat.Tool{wide}, toolcall.Options{Store: store}, encode, b.tokens, []int32{1})
+		if r != nil || !errors.Is(err, broken) || !errors.Is(err, toolcall.ErrTools) || store.Bytes() != 0 {
+			t.Errorf("%q: rules %v, %d bytes in use, error %v", bad, r != nil, store.Bytes(), err)
+		}
+	}
+}
+
+// Rules without a store count the bytes of their own schemas.
+func TestRulesWithoutAStoreCountTheirSchemas(t *testing.T) {
+	b := newBench(t)
+	one := b.rules(v31, []chat.Tool{wide}, toolcall.Options{}).Bytes()
+	two := b.rules(v31, []chat.Tool{wide, weather}, toolcall.Options{}).Bytes()
+	if one <= 0 || two <= one {
+		t.Errorf("one tool takes %d bytes, two take %d", one, two)
 	}
 }

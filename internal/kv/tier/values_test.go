@@ -410,3 +410,29 @@ func TestOptionsSayWhichTiersThereAre(t *testing.T) {
 		}
 	}
 }
+
+// A page for which the queue of a store has no room is dropped and released; a page is queued at most once.
+func TestTheQueueOfAStore(t *testing.T) {
+	stack := openStack(t, Options{HostBytes: 100 * 5000}, paged)
+	s := newStore("store", resp.Address{}, time.Hour, func() *Spec { return &paged }, quiet)
+	list := chain(stack, 1, storeQueue+1)
+	for range 2 {
+		for _, p := range list {
+			s.Put(p)
+		}
+	}
+	if c := s.Count(); len(s.writes) != storeQueue || c.Dropped != 2 {
+		t.Errorf("%d pages are queued, %+v", len(s.writes), c)
+	}
+	go s.write()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	s.Put(list[0])
+	for i, p := range list {
+		if n := p.refs.Load(); n != 1 {
+			t.Errorf("page %d has %d references after Close, want that of its owner", i, n)
+		}
+		p.Drop()
+	}
+}
