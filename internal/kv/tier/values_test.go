@@ -370,7 +370,9 @@ func TestHostMemoryKeepsPagesEarly(t *testing.T) {
 
 // If all host memory is in use, the least recently used page of the host tier makes room.
 func TestHostMemoryMakesRoom(t *testing.T) {
-	s := openStack(t, Options{HostBytes: 2000}, spec)
+	large := spec
+	large.Bytes = 4 << 20 // few of these pages are all memory
+	s := openStack(t, Options{HostBytes: 8 << 20}, large)
 	list := chain(s, 1, 2)
 	keys := keysOf(list)
 	keep(t, s, list, Leaving)
@@ -434,5 +436,62 @@ func TestTheQueueOfAStore(t *testing.T) {
 			t.Errorf("page %d has %d references after Close, want that of its owner", i, n)
 		}
 		p.Drop()
+	}
+}
+
+// A store that is down or full gets no page, and the pages that were queued for it count as dropped.
+func TestNothingIsWrittenDuringAPause(t *testing.T) {
+	server := respserver.Start(t)
+	s := openStack(t, Options{StoreURL: server.URL()}, paged)
+	stored := s.tiers[0].(*store)
+	for i, until := range []*time.Time{&stored.down, &stored.full} {
+		p := chain(s, byte(i+1), 1)[0]
+		stored.mu.Lock()
+		*until = time.Now().Add(time.Hour)
+		stored.mu.Unlock()
+		p.Hold()
+		stored.keep(p)
+		if c := stored.Count(); server.Len() != 0 || c.Dropped != int64(i+1) || c.Stored != 0 {
+			t.Errorf("%d pages were written, %+v", server.Len(), c)
+		}
+		stored.mu.Lock()
+		*until = time.Time{}
+		stored.mu.Unlock()
+		p.Drop()
+	}
+}
+
+// What a fetch learns about a store is used: a page that the store no longer has is written again, and an answer ends a
+// pause.
+func TestAFetchTellsWhatTheStoreHas(t *testing.T) {
+	server := respserver.Start(t)
+	s := openStack(t, Options{StoreURL: server.URL()}, paged)
+	stored := s.tiers[0].(*store)
+	list := chain(s, 1, 64)
+	keys := keysOf(list)
+	keep(t, s, list, Stored)
+	stored.failed(errors.New("no answer"))
+	if n, why := bring(t, s, keys, rows(1, paged.Bytes)); n != 64 || stored.pause != 0 || !stored.down.IsZero() {
+		t.Errorf("%d pages were fetched: %q; the pause is %v", n, why, stored.pause)
+	}
+	server.Clear()
+	if n, why := bring(t, s, keys, nil); n != 0 || !s.Wants(keys[0], Stored) || s.Wants(keys[1], Stored) {
+		t.Errorf("%d pages were fetched: %q; Wants is %v and %v", n, why, s.Wants(keys[0], Stored),
+			s.Wants(keys[1], Stored))
+	}
+}
+
+// A store remembers at most 65,536 of its pages.
+func TestAStoreRemembersABoundedNumberOfPages(t *testing.T) {
+	s := newStore("store", resp.Address{}, time.Hour, func() *Spec { return &paged }, quiet)
+	defer s.stop()
+	for i := range 65536 + 1 {
+		if n := len(s.known); n != i {
+			t.Fatalf("%d pages are known after %d", n, i)
+		}
+		s.remember(prefix.Hash{byte(i), byte(i >> 8), byte(i >> 16)}, true)
+	}
+	if n := len(s.known); n != 1 {
+		t.Errorf("%d pages are known after the limit was reached", n)
 	}
 }
