@@ -43,9 +43,14 @@ func TestASchemaIsStoredOnce(t *testing.T) {
 	if first != second || first.users != 2 || s.Compiled() != 2 || s.Bytes() != first.bytes {
 		t.Errorf("%d users, %d compiled, %d bytes, want %d", first.users, s.Compiled(), s.Bytes(), first.bytes)
 	}
-	s.giveBack(first)
-	if s.Bytes() != first.bytes {
-		t.Error("a schema was dropped while a request uses it")
+	third, err := s.use([]byte("{}"), false, compile)
+	if err != nil || third != first || third.users != 3 || s.Compiled() != 2 {
+		t.Errorf("a stored schema: %d users, %d compiled, error %v", third.users, s.Compiled(), err)
+	}
+	for range 2 {
+		if s.giveBack(first); s.Bytes() != first.bytes {
+			t.Error("a schema was dropped while a request uses it")
+		}
 	}
 	if s.giveBack(second); s.Bytes() != 0 || len(s.entries) != 0 || s.idle.Len() != 0 {
 		t.Errorf("%d bytes and %d entries are left", s.Bytes(), len(s.entries))

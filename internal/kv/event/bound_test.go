@@ -220,3 +220,12 @@ func TestTopicsOfASubscriber(t *testing.T) {
 		t.Errorf("%d topics are kept, want 64", len(s.filters))
 	}
 }
+
+// Changes that were taken from the queue and applied are not kept in its memory.
+func TestAppliedChangesAreForgotten(t *testing.T) {
+	applied := []change{{page: page{salt: "s", tokens: []int32{1}}}}
+	newQueue(nil).take(applied)
+	if applied[0].tokens != nil || applied[0].salt != "" {
+		t.Errorf("%+v", applied[0])
+	}
+}

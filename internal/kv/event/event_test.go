@@ -242,6 +242,9 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	cpu.Removed(b)
 	cpu.Removed(prefix.Hash{31: 3}) // this page was never stored, so nothing is published
 	disk.Cleared()
+	if _, left := tell()[place{CPU, 1}]; !left || len(r.pages) != 1 {
+		t.Fatalf("pages after the other tiers were cleared, want the only page of the host: %v", r.pages)
+	}
 	cpu.Removed(a)
 	if got := tell(); len(got) != 0 {
 		t.Fatalf("%v", got)
