@@ -1,8 +1,11 @@
 package weight
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"sparrow/internal/testkit/table"
@@ -76,4 +79,120 @@ func TestTableOfScales(t *testing.T) {
 		}
 	}
 	table.Check(t, "scales.txt", lines)
+}
+
+// GPTQ without a configuration has 8 bits if its zero points say so. Stored zero points are smaller by one. Without zero
+// points, a symmetric matrix has the middle of the range of codes.
+func TestZeroPointsOfGPTQ(t *testing.T) {
+	one := []uint32{0x3c003c00, 0x3c003c00}
+	scales := words("x.scales", F16, []int{1, 4}, one...)
+	bytewise := words("x.qweight", I32, []int{2, 4}, 0x04030201, 0x04030201, 0x04030201, 0x04030201, 1, 2, 3, 4)
+	nibbles := words("x.qweight", I32, []int{1, 4}, 0x76543210, 0x76543210, 0xfedcba98, 0)
+	for _, c := range []struct {
+		name   string
+		scheme Scheme
+		list   []Source
+		want   []float32 // a few values from the beginning of each row
+	}{
+		{"8 bits", Scheme{}, []Source{bytewise, words("x.qzeros", I32, []int{1, 1}, 0x03020100), scales},
+			[]float32{0, 1, 2, 3, 0, -1, -1, -1, -1, 0, 1, 2, 0, -2, -2, -2}},
+		{"8 bits, plain zeros", Scheme{Method: "gptq", PlainZeros: true, Groups: []Group{{Bits: 8, Size: 8}}},
+			[]Source{bytewise, words("x.qzeros", I32, []int{1, 1}, 0xff020100), scales},
+			[]float32{1, 2, 3, 4, 1, 0, 0, 0, 0, 1, 2, 3, 1, -1, -1, -1}},
+		{"8 bits, symmetric", Scheme{Method: "gptq", Symmetric: true, Groups: []Group{{Bits: 8, Size: 8}}},
+			[]Source{bytewise, scales}, []float32{-127, -126, -125, -124, -127, -128, -128, -128}},
+		{"4 bits, symmetric", Scheme{Method: "gptq", Symmetric: true, Groups: []Group{{Bits: 4, Size: 8}}},
+			[]Source{nibbles, scales}, []float32{-8, -7, -6, -5, -4, -3, -2, -1, -8}},
+	} {
+		from := inMemory(t, c.list...)
+		from.Scheme = c.scheme
+		m, err := from.Matrix("x.weight")
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got, err := m.ReadF32(); err != nil || len(got) != 4*m.Cols || !slices.Equal(got[:len(c.want)], c.want) {
+			t.Errorf("%s: %v, error %v, want %v first", c.name, got, err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		name, want string
+		list       []Source
+	}{
+		{"a zero point of 256", "256", []Source{bytewise, words("x.qzeros", I32, []int{1, 1}, 0xff), scales}},
+		{"groups of one value", "whole bytes", []Source{described("x.qweight", I32, 1, 8),
+			described("x.qzeros", I32, 8, 1), described("x.scales", F16, 8, 8)}},
+		{"no zero points", "qzeros", []Source{bytewise, scales}},
+		{"codes of another type", "qweight must be I32", []Source{described("x.qweight", F32, 2, 4), scales}},
+		{"no scales", "x.scales", []Source{bytewise}},
+		{"scales of no rows", "qweight must be I32", []Source{bytewise, described("x.scales", F16, 1, 0)}},
+	} {
+		m, err := inMemory(t, c.list...).Matrix("x.weight")
+		if err == nil {
+			_, err = m.ReadF32()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// Packed values count individually; scales, zero points and shapes are no parameters.
+func TestParametersOfATensor(t *testing.T) {
+	c := inMemory(t, described("a.weight", BF16, 3, 5), described("b.weight", F8E4M3, 3, 5),
+		described("b.weight_scale_inv", F32, 1, 2), described("c.weight", U8, 4, 16),
+		described("c.weight_scale", F8E4M3, 4, 2), described("d.weight_packed", I32, 4, 8),
+		shapeOf("d.weight_shape", 4, 63), described("d.weight_scale", BF16, 4, 2),
+		described("e.weight_packed", I32, 4, 8), described("f.qweight", I32, 2, 8), described("f.qzeros", I32, 1, 2),
+		described("f.scales", F16, 1, 8), described("f.g_idx", I32, 8), described("g.weight", I8, 4, 16),
+		described("h.weight", I8, 4, 16), described("h.weight_scale", F32, 4), described("k.k_scale", F32, 1),
+		described("norm", F32, 7))
+	for name, want := range map[string][2]int64{
+		"a.weight": {15, 0}, "b.weight": {15, 0}, "b.weight_scale_inv": {0, 2}, "c.weight": {128, 0},
+		"c.weight_scale": {0, 8}, "d.weight_packed": {4 * 63, 0}, "d.weight_shape": {0, 0}, "d.weight_scale": {0, 8},
+		"e.weight_packed": {32, 0}, "f.qweight": {16 * 8, 0}, "f.qzeros": {0, 2}, "f.scales": {0, 8}, "f.g_idx": {0, 0},
+		"g.weight": {128, 0}, "h.weight": {64, 0}, "h.weight_scale": {0, 4}, "k.k_scale": {0, 0}, "norm": {7, 0},
+	} {
+		x, ok := c.Tensor(name)
+		if !ok {
+			t.Fatalf("%s is missing", name)
+		}
+		if values, scales := c.Parameters(x); values != want[0] || scales != want[1] {
+			t.Errorf("%s: %d parameters and %d scales, want %v", name, values, scales, want)
+		}
+	}
+	c.Scheme = Scheme{Groups: []Group{{Bits: 8}}}
+	if x, _ := c.Tensor("f.qweight"); x != nil {
+		if values, _ := c.Parameters(x); values != 16*4 {
+			t.Errorf("8 bits: %d parameters", values)
+		}
+	}
+}
+
+// The files of a release follow from its index, or are its only file of weights.
+func TestFilesOfAnIndex(t *testing.T) {
+	const text = `{"weight_map": {"b": "2.safetensors", "a": "1.safetensors", "c": "1.safetensors"}}`
+	index := func(name string) ([]byte, error) { return []byte(text), nil }
+	got, err := Files("x", []string{"1.safetensors", IndexName, "README.md"}, index)
+	if want := []string{IndexName, "1.safetensors", "2.safetensors"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	got, err = Files("x", []string{"model.safetensors", "README.md"}, index)
+	if want := []string{"model.safetensors"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	broken := errors.New("no index")
+	if _, err := Files("x", []string{IndexName}, func(string) ([]byte, error) { return nil, broken }); err != broken {
+		t.Errorf("%v", err)
+	}
+	if _, err := Files("x", []string{IndexName}, func(string) ([]byte, error) { return []byte("{"), nil }); err == nil {
+		t.Error("a broken index was accepted")
+	}
+	names, err := IndexedTensors("x", []byte(text))
+	if want := []string{"a", "b", "c"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("%v, %v, want %v", names, err, want)
+	}
+	if _, err := IndexedTensors("x", []byte("[")); err == nil {
+		t.Error("a broken index was accepted")
+	}
 }
