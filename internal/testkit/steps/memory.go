@@ -28,12 +28,13 @@ func (w *weighed) Free(b kernel.Buffer) {
 type freed interface {
 	Model
 	model.Windowed
+	model.Paged
 	Free()
 }
 
 // Memory checks that the cache and the states of a checkpoint take as many bytes as the model computes, that states for
 // which memory is reserved allocate none, and that the memory of an earlier cache is freed, also if only one of the two
-// configurations has drafts.
+// configurations has drafts. The parts of all pages and window pages are the whole cache.
 func Memory[M freed](t *testing.T, dir string, p plan.Policy, drafts int) {
 	t.Helper()
 	dev := &weighed{Device: Device(t, "cpu")}
@@ -67,6 +68,7 @@ func Memory[M freed](t *testing.T, dir string, p plan.Policy, drafts int) {
 		window := m.WindowBytes(&cfg)
 		want := int64(x.pages)*(m.PageBytes(&cfg)-window) + int64(x.windows)*window +
 			int64(x.slots)*m.StateBytes(&cfg)
+		checkParts(t, m, &cfg, x.pages, x.windows)
 		if got := dev.bytes - loaded; got != want {
 			t.Errorf("%d verified rows, %d pages, %d window pages and %d states: %d bytes, computed %d", cfg.N, x.pages,
 				x.windows, x.slots, got, want)
@@ -77,5 +79,34 @@ func Memory[M freed](t *testing.T, dir string, p plan.Policy, drafts int) {
 				t.Errorf("%d bytes without a cache, the states have %d", got, want)
 			}
 		}
+	}
+}
+
+// checkParts checks that the parts of each page and of each window page have the computed number of bytes, and that no
+// byte belongs to two of them.
+func checkParts(t *testing.T, m freed, cfg *plan.Config, pages, windows int) {
+	t.Helper()
+	taken := map[*byte]int64{} // number of the next byte that is free in each buffer
+	add := func(parts []kernel.Tensor, want int64) {
+		t.Helper()
+		got := int64(0)
+		for _, x := range parts {
+			got += x.Extent()
+			first := &x.Buf.(kernel.HostBuffer)[0]
+			if x.Off != taken[first] {
+				t.Errorf("a part begins at byte %d of its buffer, want %d", x.Off, taken[first])
+			}
+			taken[first] = x.Off + x.Extent()
+		}
+		if got != want {
+			t.Errorf("%d verified rows: %d parts have %d bytes, computed %d", cfg.N, len(parts), got, want)
+		}
+	}
+	window := m.WindowBytes(cfg)
+	for page := range pages {
+		add(m.PageParts(nil, page), m.PageBytes(cfg)-window)
+	}
+	for page := range windows {
+		add(m.WindowParts(nil, page), window)
 	}
 }
