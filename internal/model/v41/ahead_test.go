@@ -33,3 +33,23 @@ func TestRowsAreAskedForAhead(t *testing.T) {
 		t.Errorf("%d rows were requested and %d are used, or their order differs", len(asked), len(want))
 	}
 }
+
+// The use of the n-gram tables is their size, and the rows and bytes that the tokens of all passes have read: in each of
+// two layers, six rows of 32 values for each token.
+func TestUseOfTheTables(t *testing.T) {
+	m := open(t)
+	b := steps.New(t, m, plan.Policy{KV: "f32"})
+	before := m.Tables()
+	const values = (1916 + 2148) * 32 // of both tables
+	each := before.Bytes / values     // bytes of a value
+	if before.Bytes != each*values || each < 1 || before.RowsRead != 0 || before.BytesRead != 0 {
+		t.Errorf("before the first pass: %+v, want tables of %d values", before, values)
+	}
+	s := b.Sequence(1, 8)
+	for _, n := range []int{5, 3} {
+		b.Step(s.Work(plan.ModeExtend, n))
+	}
+	if got := m.Tables(); got.Bytes != before.Bytes || got.RowsRead != 8*2*6 || got.BytesRead != 8*2*6*32*each {
+		t.Errorf("after 8 tokens: %+v, want %d rows of %d bytes", got, 8*2*6, 32*each)
+	}
+}
