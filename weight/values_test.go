@@ -81,8 +81,8 @@ func TestTableOfScales(t *testing.T) {
 	table.Check(t, "scales.txt", lines)
 }
 
-// GPTQ without a configuration has 8 bits if its zero points say so. Stored zero points are smaller by one. Without zero
-// points, a symmetric matrix has the middle of the range of codes.
+// GPTQ without a configuration has 8 bits if its zero points say so. Stored zero points are smaller by one. Without
+// zero points, a symmetric matrix has the middle of the range of codes.
 func TestZeroPointsOfGPTQ(t *testing.T) {
 	one := []uint32{0x3c003c00, 0x3c003c00}
 	scales := words("x.scales", F16, []int{1, 4}, one...)

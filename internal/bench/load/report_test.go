@@ -14,8 +14,8 @@ import (
 // Options at their limits are valid; one step beyond a limit, exactly one problem is reported.
 func TestOptionsHaveExactLimits(t *testing.T) {
 	valid := func() Options {
-		return Options{URL: "http://LocalHost:1/v1", Requests: 1, Rate: 0.5, Prompt: Lengths{1, 1}, Output: Lengths{1, 1},
-			Groups: 1, Turns: Lengths{1, 1}, Temperature: 2, TopP: 1}
+		return Options{URL: "http://LocalHost:1/v1", Requests: 1, Rate: 0.5, Prompt: Lengths{1, 1},
+			Output: Lengths{1, 1}, Groups: 1, Turns: Lengths{1, 1}, Temperature: 2, TopP: 1}
 	}
 	o := valid()
 	if err := o.Validate(); err != nil {

@@ -54,8 +54,8 @@ func TestRateOfSequencesTogether(t *testing.T) {
 func TestAcceptingIsWritten(t *testing.T) {
 	a := &Accepting{Context: 1, Batch: 2, Setting: "3", Accept: 0.75, Plain: 4, Drafted: 6, Ratio: 1.5, Proposed: 7,
 		Accepted: 5}
-	const want = "drafts 3, 75 % accepted: context 1, batch 2: 6.0 tokens/s against 4.0 without, 1.50 x; 5 of 7 drafts " +
-		"were accepted"
+	const want = "drafts 3, 75 % accepted: context 1, batch 2: 6.0 tokens/s against 4.0 without, 1.50 x; 5 of 7 " +
+		"drafts were accepted"
 	if a.String() != want {
 		t.Errorf("%s, want %s", a, want)
 	}

@@ -34,8 +34,8 @@ func TestRowsAreAskedForAhead(t *testing.T) {
 	}
 }
 
-// The use of the n-gram tables is their size, and the rows and bytes that the tokens of all passes have read: in each of
-// two layers, six rows of 32 values for each token.
+// The use of the n-gram tables is their size, and the rows and bytes that the tokens of all passes have read: in each
+// of two layers, six rows of 32 values for each token.
 func TestUseOfTheTables(t *testing.T) {
 	m := open(t)
 	b := steps.New(t, m, plan.Policy{KV: "f32"})
