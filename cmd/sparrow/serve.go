@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"sparrow"
 	"sparrow/internal/kv/event"
@@ -51,8 +52,10 @@ type serveFlags struct {
 	maxWait      time.Duration
 }
 
-func serveCommand() *cobra.Command {
-	var f serveFlags
+func serveCommand() *cobra.Command { return new(serveFlags).command() }
+
+// command returns the command, whose flags set f.
+func (f *serveFlags) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
@@ -125,43 +128,8 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err := f.listenFlags.check(cmd.Flags()); err != nil {
 		return err
 	}
-	o := server.Options{Version: version(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
-		MaxWait: f.maxWait, Aliases: f.aliases, Log: log}
-	if f.grace == 0 {
-		o.Grace = server.NoGrace
-	}
-	switch o.StoreBytes, err = parseBytes(f.store); {
-	case err != nil:
-		return fmt.Errorf("--store-bytes: %w", err)
-	case o.StoreBytes == 0:
-		o.StoreBytes = server.NoStore
-	}
-	if f.keys != "" {
-		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
-			return fmt.Errorf("--api-keys: %w", err)
-		}
-	}
-	if o.WeightsRoot = f.weightsRoot; o.WeightsRoot != "" && f.admins == "" {
-		return errors.New("--weights-root is for administrators; add --admin-keys, or omit it")
-	}
-	if o.Transfer, err = f.transferFlags.check(cmd.Flags(), &f.tierFlags); err != nil {
-		return err
-	}
-	if f.tenantLimits != "" {
-		if o.Limits, err = server.LoadLimits(f.tenantLimits); err != nil {
-			return fmt.Errorf("--tenant-limits: %w", err)
-		}
-	}
-	if f.admins != "" {
-		if o.AdminKeys, err = server.LoadKeys(f.admins); err != nil {
-			return fmt.Errorf("--admin-keys: %w", err)
-		}
-	}
-	if o.Objectives, err = f.priorities(); err != nil {
-		return err
-	}
-	if err := errors.Join(f.batchFlags.check(cmd.Flags()), f.spanFlags.check(cmd.Flags())); err != nil {
+	o, err := f.options(cmd.Flags(), log)
+	if err != nil {
 		return err
 	}
 	spans, err := f.spanFlags.open(log)
@@ -225,6 +193,47 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		events.Run(event.Topic(f.id, e.Info().Name))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
+}
+
+// options returns the options of the server that the flags select, except those that depend on the open model.
+func (f *serveFlags) options(given *pflag.FlagSet, log *slog.Logger) (o server.Options, err error) {
+	o = server.Options{Version: version(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
+		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
+		MaxWait: f.maxWait, Aliases: f.aliases, Log: log}
+	if f.grace == 0 {
+		o.Grace = server.NoGrace
+	}
+	switch o.StoreBytes, err = parseBytes(f.store); {
+	case err != nil:
+		return o, fmt.Errorf("--store-bytes: %w", err)
+	case o.StoreBytes == 0:
+		o.StoreBytes = server.NoStore
+	}
+	if f.keys != "" {
+		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
+			return o, fmt.Errorf("--api-keys: %w", err)
+		}
+	}
+	if o.WeightsRoot = f.weightsRoot; o.WeightsRoot != "" && f.admins == "" {
+		return o, errors.New("--weights-root is for administrators; add --admin-keys, or omit it")
+	}
+	if o.Transfer, err = f.transferFlags.check(given, &f.tierFlags); err != nil {
+		return o, err
+	}
+	if f.tenantLimits != "" {
+		if o.Limits, err = server.LoadLimits(f.tenantLimits); err != nil {
+			return o, fmt.Errorf("--tenant-limits: %w", err)
+		}
+	}
+	if f.admins != "" {
+		if o.AdminKeys, err = server.LoadKeys(f.admins); err != nil {
+			return o, fmt.Errorf("--admin-keys: %w", err)
+		}
+	}
+	if o.Objectives, err = f.priorities(); err != nil {
+		return o, err
+	}
+	return o, errors.Join(f.batchFlags.check(given), f.spanFlags.check(given))
 }
 
 // newLog makes the logger for --log-level and --log-json, with its initial level.

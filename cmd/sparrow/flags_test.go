@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"sparrow/internal/testkit/table"
+)
+
+// selected returns the fields that arguments of serve select: those of the engine's configuration, of its policy and
+// tiers, of the server's options and of the listener.
+func selected(t *testing.T, args []string) map[string]string {
+	t.Helper()
+	var f serveFlags
+	c := f.command()
+	if err := c.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.listenFlags.check(c.Flags()); err != nil {
+		t.Fatal(err)
+	}
+	o, err := f.options(c.Flags(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	o.Transfer.ID = strings.Repeat("*", len(o.Transfer.ID)) // a random name
+	config, err := f.config()
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	all := map[string]string{}
+	add := func(prefix string, v any) {
+		x := reflect.ValueOf(v)
+		for i := range x.NumField() {
+			field := x.Type().Field(i)
+			if !field.IsExported() || field.Name == "Policy" || field.Name == "Tiers" || field.Name == "Log" {
+				continue
+			}
+			text := fmt.Sprintf("%+v", x.Field(i))
+			switch x.Field(i).Kind() {
+			case reflect.Pointer, reflect.Interface:
+				text = fmt.Sprint(!x.Field(i).IsNil())
+			case reflect.Slice:
+				if x.Field(i).IsNil() {
+					text = "nil"
+				}
+			}
+			all[prefix+field.Name] = text
+		}
+	}
+	add("", config)
+	add("Policy.", config.Policy)
+	add("Tiers.", config.Tiers)
+	add("Server.", o)
+	all["Listen"] = fmt.Sprintf("%q", []string{f.listenFlags.host, fmt.Sprint(f.port), f.socket, f.socketMode, f.cert,
+		f.key})
+	all["Batches"] = fmt.Sprintf("%s %d", f.batchDir, f.budget)
+	all["Spans"] = fmt.Sprintf("%s %v %v %s", f.traceTo, f.traceSample, f.traceHeader, f.traceName)
+	all["Events"] = fmt.Sprintf("%s %s %s", f.endpoint, f.replay, f.id)
+	return all
+}
+
+// Every flag of serve sets exactly the fields that the golden table lists.
+func TestEveryFlagSetsItsFields(t *testing.T) {
+	dir := t.TempDir()
+	keys := filepath.Join(dir, "keys.txt")
+	if err := os.WriteFile(keys, []byte("0123456789abcdef0123456789abcdef team\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// These flags are used only when the server starts.
+	used := map[string]bool{"log-level": true, "log-json": true, "request-memory": true}
+	before := selected(t, nil)
+	var lines []string
+	for line := range strings.Lines(`--host 127.0.0.3
+--port 81
+--listen localhost:82
+--listen unix:/s --socket-mode 0600
+--tls-cert c --tls-key k
+--allow-host a,b
+--allow-host *
+--api-keys KEYS
+--admin-keys KEYS
+--admin-keys KEYS --weights-root w
+--tenant-limits *_requests=2
+--max-wait 3s
+--cors https://example.org
+--alias a,b
+--model DIR
+--model DIR --name other
+--chat-format glm-5
+--kernels ref
+--kernels cuda --gpu 3
+--kernels cuda --pretend rtx4090
+--kernels cuda --limit-memory 20G
+--kernels cuda --limit-smem 99K
+--kernels cuda --limit-sms 50
+--kernels cuda --limit-bus 25G
+--workers 3
+--pack
+--numa
+--precise
+--ranks 2
+--ranks 2 --attention dp
+--gpus 0,2
+--rank-timeout 4s
+--rank-timeout 0
+--cache-tokens 640
+--context 65
+--step-tokens 66
+--no-prefix-cache
+--control-tokens allow
+--kv f32
+--prefill sparse-flat
+--decode sparse-block
+--dense off
+--split-keys 512
+--fp4-index
+--deterministic
+--draft 3
+--draft off
+--no-graphs
+--no-overlap
+--pad-states
+--experts host
+--experts split --gpu-memory 5G
+--expert-usage u
+--self-test off
+--watchdog 7s
+--watchdog 0
+--max-running 67
+--max-stall 8ms
+--max-stall 0
+--max-queue 68
+--plan-history 69
+--record-bytes 70
+--host-cache 71M
+--disk-cache d
+--disk-cache d --disk-cache-size 72M
+--page-store redis://h
+--page-store redis://h --tier-wait 9s
+--role prefill
+--role prefill --host-cache 1M --transfer-listen h:1 --transfer-host g
+--role decode
+--role decode --transfer-from 10.0.0.0/8,fd00::/8
+--strict
+--vllm-metrics
+--kv-events tcp://*:1 --kv-events-replay tcp://*:2 --kv-events-id n
+--objective a=1,b=-2
+--no-page
+--store-bytes 73M
+--store-bytes 0
+--batch-dir b
+--batch-dir b --batch-budget 74M
+--trace-endpoint http://h --trace-sample 0.5 --trace-header a=b --trace-service s
+--grace 10s
+--grace 0
+--drain-delay 11s
+--request-timeout 12s
+`) {
+		args := strings.Fields(line)
+		for i, a := range args {
+			if name, ok := strings.CutPrefix(a, "--"); ok {
+				used[name] = true
+			}
+			args[i] = strings.NewReplacer("KEYS", keys, "DIR", dir, "_", " ").Replace(a)
+		}
+		now := selected(t, args)
+		text := strings.TrimSpace(line) + ":"
+		for _, name := range slices.Sorted(maps.Keys(now)) {
+			if now[name] != before[name] {
+				text += " " + name + "=" + strings.ReplaceAll(now[name], dir, "DIR")
+			}
+		}
+		lines = append(lines, text)
+	}
+	table.Check(t, "flags.txt", lines)
+	var f serveFlags
+	f.command().Flags().VisitAll(func(x *pflag.Flag) {
+		if !used[x.Name] {
+			t.Errorf("--%s is not in the list", x.Name)
+		}
+	})
+}
