@@ -69,6 +69,100 @@ func selected(t *testing.T, args []string) map[string]string {
 	return all
 }
 
+// refused returns the error of flags of serve.
+func refused(args []string) error {
+	var f serveFlags
+	c := f.command()
+	if err := c.ParseFlags(args); err != nil {
+		return err
+	}
+	if err := f.listenFlags.check(c.Flags()); err != nil {
+		return err
+	}
+	if _, err := f.options(c.Flags(), slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	_, err := f.config()
+	if err == nil {
+		err = f.tierFlags.effects(c.Flags())
+	}
+	if err == nil {
+		_, err = f.spanFlags.open(nil)
+	}
+	if err == nil {
+		_, err = f.eventFlags.open(nil)
+	}
+	if err == nil {
+		_, err = requestMemory(f.requestMemory)
+	}
+	return err
+}
+
+// Flags of serve with wrong values, or without the flags that they need, are refused with a reason.
+func TestFlagsOfServeAreRefused(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--batch-budget 5G", "--batch-budget limits the folder of batches"},
+		{"--batch-dir b --batch-budget x", "--batch-budget: "},
+		{"--batch-dir b --batch-budget 1048575", "want at least 1M"},
+		{"--batch-dir b --batch-budget 1M", ""},
+		{"--store-bytes x", "--store-bytes: "},
+		{"--weights-root w", "--weights-root is for administrators"},
+		{"--api-keys nowhere", "--api-keys: "},
+		{"--admin-keys nowhere", "--admin-keys: "},
+		{"--tenant-limits nowhere", "--tenant-limits: "},
+		{"--objective a", `--objective "a": want NAME=PRIORITY`},
+		{"--objective =1", `--objective "=1"`},
+		{"--objective a=1,a=2", `--objective "a=2"`},
+		{"--watchdog -1s", "--watchdog -1s: want a positive time"},
+		{"--rank-timeout -1s", "--rank-timeout -1s: want a positive time"},
+		{"--max-stall soon", "--max-stall soon: want a time"},
+		{"--max-stall -1ms", "--max-stall -1ms: want a time"},
+		{"--self-test maybe", "self-test"},
+		{"--control-tokens maybe", "--control-tokens maybe: want text or allow"},
+		{"--dense maybe", "--dense: "},
+		{"--split-keys 3", "--split-keys: "},
+		{"--draft 99", "--draft: "},
+		{"--record-bytes -2", "--record-bytes -2: want"},
+		{"--record-bytes -1", ""},
+		{"--host-cache x", "--host-cache: "},
+		{"--host-cache 4096T", "of memory are available; choose less"},
+		{"--disk-cache d --disk-cache-size x", "--disk-cache-size: "},
+		{"--disk-cache-size 1G", "--disk-cache-size has no effect without --disk-cache"},
+		{"--page-store http://h", "--page-store: "},
+		{"--tier-wait 1s", "--tier-wait has no effect without --host-cache"},
+		{"--host-cache 1M --tier-wait -1s", "--tier-wait is negative"},
+		{"--role both", "--role both: want prefill or decode"},
+		{"--role decode --transfer-from 10.0.0.1", "--transfer-from 10.0.0.1: want a network"},
+		{"--role decode --transfer-host h", "--transfer-host has no effect without --role prefill"},
+		{"--experts maybe", "--experts"},
+		{"--gpu-memory x", "--gpu-memory: "},
+		{"--gpu-memory 1048575", "--gpu-memory: "},
+		{"--experts device --gpu-memory 1G", "--gpu-memory 1G limits the memory of experts"},
+		{"--experts host --gpu-memory 1G", "--gpu-memory 1G limits the memory of experts"},
+		{"--experts move --gpu-memory 1M", ""},
+		{"--trace-sample 0.5", "--trace-sample applies to spans"},
+		{"--trace-service s", "--trace-service applies to spans"},
+		{"--trace-header a=b", "--trace-header applies to spans"},
+		{"--trace-endpoint http://h --trace-sample 1.1", "--trace-sample is 1.1, want 0 to 1"},
+		{"--trace-endpoint http://h --trace-sample -0.1", "--trace-sample is -0.1, want 0 to 1"},
+		{"--trace-endpoint http://h --trace-header a", `--trace-header "a": want NAME=VALUE`},
+		{"--trace-endpoint http://h --trace-header =b", `--trace-header "=b": want NAME=VALUE`},
+		{"--trace-endpoint h", "--trace-endpoint"},
+		{"--kv-events-id n", "--kv-events-replay and --kv-events-id need --kv-events"},
+		{"--kv-events-replay tcp://*:1", "--kv-events-replay and --kv-events-id need --kv-events"},
+		{"--kv-events h --kv-events-id a@b", `--kv-events-id "a@b": want a name without @`},
+		{"--kv-events h", "--kv-events: "},
+		{"--request-memory x", `--request-memory "x"`},
+		{"--request-memory 63M", `--request-memory "63M": want 64.0 MiB or more`},
+		{"--request-memory 64M", ""},
+	} {
+		err := refused(strings.Fields(c.args))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
 // Every flag of serve sets exactly the fields that the golden table lists.
 func TestEveryFlagSetsItsFields(t *testing.T) {
 	dir := t.TempDir()
