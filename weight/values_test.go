@@ -196,3 +196,30 @@ func TestFilesOfAnIndex(t *testing.T) {
 		t.Error("a broken index was accepted")
 	}
 }
+
+// Matrices that are stored together are found by the shapes of their tensors, which have no empty dimension.
+func TestStacksHaveExactShapes(t *testing.T) {
+	for _, c := range []struct {
+		blocks, scales []int
+		d              DType
+		refused        bool
+	}{
+		{[]int{1, 1, 1, 16}, []int{1, 1, 1}, U8, false},
+		{[]int{2, 3, 4, 16}, []int{2, 3, 4}, U8, false},
+		{[]int{2, 0, 4, 16}, []int{2, 0, 4}, U8, true},
+		{[]int{2, 3, 4, 15}, []int{2, 3, 4}, U8, true},
+		{[]int{2, 3, 16}, []int{2, 3}, U8, true},
+		{[]int{2, 3, 4, 16}, []int{2, 3, 5}, U8, true},
+		{[]int{2, 3, 4, 16}, []int{2, 3, 4}, I8, true},
+	} {
+		list, err := inMemory(t, described("x_blocks", c.d, c.blocks...), described("x_scales", U8, c.scales...)).
+			Stack("x")
+		if (err != nil) != c.refused || err == nil && (len(list) != c.blocks[0] || list[0].Rows != c.blocks[1] ||
+			list[0].Cols != 32*c.blocks[2] || len(list[0].Scale.Data) != c.blocks[1]*c.blocks[2]) {
+			t.Errorf("%v with scales %v: %d matrices, %v", c.blocks, c.scales, len(list), err)
+		}
+	}
+	if _, err := inMemory(t, described("x_blocks", U8, 1, 1, 1, 16)).Stack("x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("without scales: %v", err)
+	}
+}
