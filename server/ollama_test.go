@@ -188,6 +188,18 @@ func TestOllamaDescribesTheModel(t *testing.T) {
 			t.Errorf("show: %s", got.body)
 		}
 	}
+	chats := newFake(saying("x"))
+	chats.info.Memory.Weights, chats.info.Kernels, chats.info.ChatFormat = 123, "cuda-portable", "deepseek-v3.2"
+	_, gpu := start(t, chats, Options{})
+	if got := get(t, gpu.URL+"/api/ps"); !strings.Contains(got.body, `"size_vram":123`) {
+		t.Errorf("on a GPU: %s", got.body)
+	}
+	got = post(t, gpu.URL+"/api/show", `{"model":"sparrow-test"}`)
+	for _, want := range []string{`"capabilities":["completion","tools","thinking"]`, `"template":"deepseek-v3.2"`} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("show of a model that chats: %s", got.body)
+		}
+	}
 	for path, body := range map[string]string{"/api/chat": `{"model":"sparrow-test","messages":[]}`,
 		"/api/generate": `{"model":"sparrow-test"}`} {
 		if got := post(t, hs.URL+path, body); got.status != 200 || !strings.Contains(got.body, `"done_reason":"load"`) {

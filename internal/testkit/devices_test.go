@@ -71,6 +71,10 @@ var suites = []suite{
 	{"delta rule", 46, testDelta},
 	{"gated norm", 47, testGatedNorm},
 	{"spread pools", 48, testSpread},
+	{"n-gram values by hand", 49, testEngram},
+	{"table rows by hand", 50, testTable},
+	{"largest scores of blocks by hand", 51, testBlockMax},
+	{"sums of streams by hand", 52, testHyperSum},
 }
 
 // Every registered CPU variant with several workers passes the suites. The reference, which has no workers, passes them

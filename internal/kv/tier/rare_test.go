@@ -97,3 +97,16 @@ func TestListenersHearThatAPlaceIsCleared(t *testing.T) {
 	}
 	closeStack(t, s)
 }
+
+// A listener of the disk hears of every file that is written and removed, and once when all are gone.
+func TestListenersHearOfFiles(t *testing.T) {
+	var got heard
+	o := Options{DiskDir: t.TempDir(), DiskBytes: int64(2 * spec.Size()), OnDisk: &got}
+	s := openStack(t, o, spec)
+	keep(t, s, chain(s, 1, 2), Stored)
+	s.Clear()
+	closeStack(t, s)
+	if want := []string{"stored", "stored", "removed", "removed", "cleared"}; !slices.Equal(got, want) {
+		t.Errorf("the listener heard %v, want %v", got, want)
+	}
+}

@@ -495,3 +495,29 @@ func TestAStoreRemembersABoundedNumberOfPages(t *testing.T) {
 		t.Errorf("%d pages are known after the limit was reached", n)
 	}
 }
+
+// A store that accepts no pages is not written to for a while, but still read. A page that was written ends the pause
+// after an error.
+func TestAStoreThatIsFullIsStillRead(t *testing.T) {
+	server := respserver.Start(t)
+	s := openStack(t, Options{StoreURL: server.URL()}, paged)
+	stored := s.tiers[0].(*store)
+	list, other := chain(s, 1, 64), chain(s, 2, 1)
+	keys := keysOf(list)
+	stored.mu.Lock()
+	stored.pause = time.Second // after an error, at the end of its pause
+	stored.mu.Unlock()
+	keep(t, s, list, Stored)
+	if stored.pause != 0 || !stored.Has(keys[0]) {
+		t.Errorf("the pause is %v after pages were written", stored.pause)
+	}
+	server.Set(respserver.Full)
+	keep(t, s, other, Stored)
+	if c := stored.Count(); server.Len() != 64 || c.Failed != 1 || s.Wants(prefix.Hash{9}, Stored) {
+		t.Errorf("%d pages are in the store, %+v, another page is wanted: %v", server.Len(), c,
+			s.Wants(prefix.Hash{9}, Stored))
+	}
+	if n, why := bring(t, s, keys, rows(1, paged.Bytes)); n != 64 {
+		t.Errorf("%d pages were fetched: %q", n, why)
+	}
+}
