@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"sparrow/api/openai"
@@ -72,5 +73,19 @@ data: {"type":"message_stop"}
 `
 	if string(out) != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+}
+
+// Indices of many digits are written in every event of a block.
+func TestNumbersOfBlocks(t *testing.T) {
+	start, err := AppendBlockStart(nil, 1023, Block{Type: BlockText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range [][]byte{start, AppendDelta(nil, 1023, BlockText, "x"),
+		AppendBlockStop(nil, 1023, Block{Type: BlockText})} {
+		if !strings.Contains(string(text), `"index":1023`) {
+			t.Errorf("%s", text)
+		}
 	}
 }

@@ -70,7 +70,7 @@ func drawSelections(t *rapid.T) *Selections {
 		s.Layers = rapid.SliceOfN(rapid.IntRange(0, 99), 1, 4).Draw(t, "layers")
 	}
 	if s.Tokens.All = rapid.Bool().Draw(t, "all tokens"); !s.Tokens.All && rapid.Bool().Draw(t, "range") {
-		s.Tokens.Range = &record.Range{rapid.IntRange(0, 9).Draw(t, "from"), rapid.IntRange(0, 99).Draw(t, "to")}
+		s.Tokens.Range = &record.Range{rapid.IntRange(0, 99).Draw(t, "from"), rapid.IntRange(0, 99).Draw(t, "to")}
 	}
 	return s
 }

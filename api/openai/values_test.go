@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"sparrow/record"
 )
 
 // A request with the maximum number of choices over all its prompts is accepted, and one choice more is refused.
@@ -70,6 +72,40 @@ func TestContinuationsAreLikeTheirPrompt(t *testing.T) {
 		err := (&ScoreRequest{Model: "m", Prompt: c.prompt, Continuations: c.rest}).Validate()
 		if (err != nil) != c.refused || err != nil && err.Param != "continuations" {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// Numbers of many digits are written in every place of a stream.
+func TestNumbersOfStreams(t *testing.T) {
+	const n = 1023456789
+	head, counts := Head{Created: n}, &Counts{Prompt: n}
+	rows := &record.Rows{NotComputed: []record.Range{{n, n}}, Rows: []record.Row{{Position: n,
+		Layers: []record.Layer{{Layer: n, Keys: n}}}}}
+	events := &ResponseStream{next: n}
+	item, err := events.Item(nil, EventItemAdded, n, &Item{Type: ItemMessage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	selections, err := (&Selections{Layers: []int{n}, Tokens: RecordedTokens{Range: &record.Range{n, n}}}).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		text []byte
+		want int
+	}{
+		{"chat", NewChatStream(head, true).Append(nil, &ChunkChoice{Index: n, Sparrow: rows,
+			Delta: Delta{ToolCalls: []ToolCallDelta{{Index: n}}}}, counts), 5 + 5},
+		{"completion", NewCompletionStream(head, true).Append(nil, &CompletionChoice{Index: n, Sparrow: rows,
+			Logprobs: &CompletionLogprobs{TextOffset: []int{n}}}, counts), 5 + 5},
+		{"an item", item, 2},
+		{"arguments", (&ResponseStream{next: n}).Arguments(nil, EventArgumentsDelta, Place{Output: n}, "", ""), 2},
+		{"selections", selections, 3},
+	} {
+		if got := strings.Count(string(c.text), "1023456789"); got != c.want {
+			t.Errorf("%s: the number is written %d times, want %d: %s", c.name, got, c.want, c.text)
 		}
 	}
 }
