@@ -7,9 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"sparrow/engine"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/testmodel"
+	"sparrow/plan"
 )
 
 // A cache that does not fit the machine is refused with the requested size, the available size, and a size that fits.
@@ -71,5 +74,26 @@ func TestPackingBeyondTheMachineIsRefused(t *testing.T) {
 		if err := checkPacking(Config{Pack: c.pack}, c.bytes); err != nil {
 			t.Errorf("pack %v, weights of %d bytes: error %v", c.pack, c.bytes, err)
 		}
+	}
+}
+
+// Unset fields have the values that the documentation states, and given values are kept.
+func TestDefaultsAreAsDocumented(t *testing.T) {
+	c := Config{}.withDefaults()
+	if c.MaxQueue != 2048 || c.PlanHistory != 64 || c.Watchdog != time.Minute || c.Name != "sparrow-tiny" {
+		t.Errorf("%d sequences wait, %d plans are kept, the watchdog waits %v, the name is %s", c.MaxQueue,
+			c.PlanHistory, c.Watchdog, c.Name)
+	}
+	if defaultMaxRunning != 64 || gpuMaxRunning != 256 || defaultMaxStall != 100*time.Millisecond ||
+		gpuMaxStall != 50*time.Millisecond || plan.StepTokens(plan.CPU) != 512 || plan.StepTokens(plan.SM90) != 8192 {
+		t.Error("the defaults of a device are not those of the flags' help")
+	}
+	if engine.DefaultRecordBytes != 64<<20 || engine.DefaultTierWait != 500*time.Millisecond {
+		t.Error("the defaults of the engine are not those of the flags' help")
+	}
+	given := Config{MaxQueue: 1, PlanHistory: 2, Watchdog: -1, Model: "a/m", MaxRunning: 3}.withDefaults()
+	if given.MaxQueue != 1 || given.PlanHistory != 2 || given.Watchdog != -1 || given.Name != "m" ||
+		given.Policy.Running != 3 {
+		t.Errorf("%+v", given)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sparrow"
 )
@@ -56,5 +57,29 @@ func TestListsOfIgnoredKeywords(t *testing.T) {
 		if len(got) != want || (got[len(got)-1] == "...") != (n > 32) {
 			t.Errorf("%d keywords: %d are listed, the last is %s", n, len(got), got[len(got)-1])
 		}
+	}
+}
+
+// Unset options have the values that the documentation states, and given values are kept.
+func TestDefaultOptions(t *testing.T) {
+	o := Options{}.withDefaults()
+	for name, same := range map[string]bool{
+		"RequestMemory": o.RequestMemory == 1<<30, "MaxBodyBytes": o.MaxBodyBytes == 8<<20,
+		"MaxHeaderBytes": o.MaxHeaderBytes == 32<<10, "HeaderTimeout": o.HeaderTimeout == 10*time.Second,
+		"BodyTimeout": o.BodyTimeout == time.Minute, "IdleTimeout": o.IdleTimeout == 2*time.Minute,
+		"WriteTimeout": o.WriteTimeout == 30*time.Second, "KeepAlive": o.KeepAlive == 15*time.Second,
+		"Grace": o.Grace == 30*time.Second, "RetryAfter": o.RetryAfter == time.Second,
+		"StoreBytes": o.StoreBytes == 64<<20, "RequestTimeout": o.RequestTimeout == 0, "DrainDelay": o.DrainDelay == 0,
+	} {
+		if !same {
+			t.Errorf("the default of %s is not the documented one", name)
+		}
+	}
+	given := Options{RequestMemory: 1, MaxBodyBytes: 2, MaxHeaderBytes: 3, HeaderTimeout: 4, BodyTimeout: 5,
+		IdleTimeout: 6, WriteTimeout: 7, KeepAlive: 8, Grace: NoGrace, RetryAfter: 9, StoreBytes: NoStore}
+	if o := given.withDefaults(); o.RequestMemory != 1 || o.MaxBodyBytes != 2 || o.MaxHeaderBytes != 3 ||
+		o.HeaderTimeout != 4 || o.BodyTimeout != 5 || o.IdleTimeout != 6 || o.WriteTimeout != 7 || o.KeepAlive != 8 ||
+		o.Grace != NoGrace || o.RetryAfter != 9 || o.StoreBytes != NoStore {
+		t.Errorf("%+v", o)
 	}
 }
