@@ -62,25 +62,76 @@ struct Eighth {
     }
 };
 
+// The partial results and statistics of kCombineAtOnce segments of a lane's head.
+template <class Type>
+struct Several {
+    Eighth<Type> part[kCombineAtOnce][kCombineEighths];
+    float4 stats[kCombineAtOnce];
+
+    // Loads segments first, first + 1, ... below end, of the 64 heads from group * kHeads.
+    __device__ __forceinline__ void load(const SparseAttendArgs& args, i32 row, i32 group, i32 side, i32 offset,
+        const float4* of_head, i32 first, i32 end) {
+#pragma unroll
+        for (int i = 0; i < kCombineAtOnce; ++i) {
+            if (first + i < end) {
+                stats[i] = of_head[static_cast<i64>(first + i) * args.heads];
+                const u8* from = Parts<Type>::at(args, row, first + i, group * kHeads, side * kHalfColumns) + offset;
+#pragma unroll
+                for (int e = 0; e < kCombineEighths; ++e) {
+                    part[i][e].load(from + e * Parts<Type>::kEighthBytes);
+                }
+            }
+        }
+    }
+
+    // Adds the first `count` loaded segments to o, and their weights to sum.
+    __device__ __forceinline__ void add_to(float (&o)[kCombineEighths][8], float& sum, float largest,
+        i32 count) const {
+#pragma unroll
+        for (int i = 0; i < kCombineAtOnce; ++i) {
+            if (i < count) {
+                const float weight = exp2_fast(stats[i].x - largest) * stats[i].y;
+                sum += weight;
+#pragma unroll
+                for (int e = 0; e < kCombineEighths; ++e) {
+                    part[i][e].add_to(o[e], weight);
+                }
+            }
+        }
+    }
+};
+
 // Combines the partial results of all segments of a row. Type is the type of the selected rows.
 template <class Type>
 __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
     ptx::wait_for_previous_kernel();
     ptx::release_next_kernel();
     const u32 piece = blockIdx.x % kCombineBlocks, groups = head_groups(args);
-    const u32 group = blockIdx.x / kCombineBlocks % groups;
+    const i32 group = static_cast<i32>(blockIdx.x / kCombineBlocks % groups);
     const i32 row = static_cast<i32>(blockIdx.x / kCombineBlocks / groups);
     const i32 eighth = piece % (kCombineBlocks / 4) * kCombineEighths, half = piece / (kCombineBlocks / 4) % 2,
         side = piece / (kCombineBlocks / 2);
     const Corner at;
-    const i32 head = static_cast<i32>(group) * kHeads + at.row + half * 8;
+    const i32 head = group * kHeads + at.row + half * 8;
     const bool mine = head < args.heads;
-    const i32 blocks = row_blocks(args, row);
-    const i32 live = min((blocks + args.segment_blocks - 1) / args.segment_blocks, args.segments);
     const float4* stats = reinterpret_cast<const float4*>(args.stats) + static_cast<i64>(row) * args.segments *
         args.heads + (mine ? head : 0);
+    const i32 offset = (half * Parts<Type>::kEighths + eighth) * static_cast<i32>(Parts<Type>::kEighthBytes);
+    // The first segments are loaded while the length of the row is loaded. Those that the row does not have are not
+    // used.
+    Several<Type> some;
+    some.load(args, row, group, side, offset, stats, 0, args.segments);
+    const i32 blocks = row_blocks(args, row);
+    const i32 live = min((blocks + args.segment_blocks - 1) / args.segment_blocks, args.segments);
     float largest = kLowest, highest = kLowest;  // maximum over segments of the exponents' base, and of the scores
-    for (i32 s = 0; s < live; ++s) {
+#pragma unroll
+    for (int s = 0; s < kCombineAtOnce; ++s) {
+        if (s < live) {
+            largest = fmaxf(largest, some.stats[s].x);
+            highest = fmaxf(highest, some.stats[s].z);
+        }
+    }
+    for (i32 s = kCombineAtOnce; s < live; ++s) {
         const float4 v = stats[static_cast<i64>(s) * args.heads];
         largest = fmaxf(largest, v.x);
         highest = fmaxf(highest, v.z);
@@ -94,33 +145,10 @@ __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
             o[e][k] = 0.0f;
         }
     }
-    const i32 first = (half * Parts<Type>::kEighths + eighth) * static_cast<i32>(Parts<Type>::kEighthBytes);
-    for (i32 s0 = 0; s0 < live; s0 += kCombineAtOnce) {
-        Eighth<Type> part[kCombineAtOnce][kCombineEighths];
-        float weight[kCombineAtOnce];
-#pragma unroll
-        for (int i = 0; i < kCombineAtOnce; ++i) {
-            if (s0 + i < live) {
-                const u8* from = Parts<Type>::at(args, row, s0 + i, static_cast<i32>(group) * kHeads,
-                    side * kHalfColumns) + first;
-#pragma unroll
-                for (int e = 0; e < kCombineEighths; ++e) {
-                    part[i][e].load(from + e * Parts<Type>::kEighthBytes);
-                }
-                const float4 v = stats[static_cast<i64>(s0 + i) * args.heads];
-                weight[i] = exp2_fast(v.x - largest) * v.y;
-                sum += weight[i];
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < kCombineAtOnce; ++i) {
-            if (s0 + i < live) {
-#pragma unroll
-                for (int e = 0; e < kCombineEighths; ++e) {
-                    part[i][e].add_to(o[e], weight[i]);
-                }
-            }
-        }
+    some.add_to(o, sum, largest, live);
+    for (i32 s = kCombineAtOnce; s < live; s += kCombineAtOnce) {
+        some.load(args, row, group, side, offset, stats, s, live);
+        some.add_to(o, sum, largest, live - s);
     }
     const float f = final_factor(args, sink_of(args, head), largest, sum);
     const u32 q = at.lane % 4;
