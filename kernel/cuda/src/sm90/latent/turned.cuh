@@ -263,37 +263,34 @@ struct TurnedScores {
         // The four matrices of a load: keys 0-7 and 8-15 of one 16-byte chunk, then of the next 16-byte chunk.
         const u32 row = keys + (at.warp * 16 + at.lane % 16) * kRowBytes + at.lane / 16 * 16;
         const u64 q = ptx::operand_128b(ptx::shared_address(shared.q));
-        // The codes of a tile of 64 columns are loaded and converted while the previous tile is multiplied.
+        // The rotary part is multiplied first, because it needs no conversion. The codes of a tile of 64 columns are
+        // loaded and converted while the previous tile is multiplied.
         u32 a[2][4][4], r[2][4];
-        ptx::load_matrices(r[0], row);
-        ptx::load_matrices(r[1], row + 32);
 #pragma unroll
-        for (int tile = 0; tile < kAllTiles; ++tile) {
-            u32(&x)[4][4] = a[tile % 2];
-            if (tile < kCodeTiles) {
+        for (int i = 0; i < 4; ++i) {
+            ptx::load_matrices(a[1][i], row + kRopeAt + i * 32);
+        }
+        ptx::mma_pin(s);
+#pragma unroll
+        for (int step = 0; step < kAllTiles; ++step) {
+            const int tile = step - 1;  // -1: the rotary part
+            u32(&x)[4][4] = a[tile & 1];
+            if (tile >= 0) {
                 convert(x[0], x[1], r[0], scale0[tile / 2], scale1[tile / 2]);
                 convert(x[2], x[3], r[1], scale0[tile / 2], scale1[tile / 2]);
-            } else {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    ptx::load_matrices(x[i], row + kRopeAt + i * 32);
-                }
             }
             if (tile + 1 < kCodeTiles) {
                 ptx::load_matrices(r[0], row + (tile + 1) * 64);
                 ptx::load_matrices(r[1], row + (tile + 1) * 64 + 32);
             }
-            if (tile == 0) {
-                ptx::mma_pin(s);
-            }
             ptx::mma_fence();
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const u64 b = q + (tile * (N * 128) + i * 32) / 16;
-                if (tile < kCodeTiles) {
-                    ptx::Turned<N>::half(s, x[i], b, tile + i != 0);
+                const u64 b = q + ((tile < 0 ? kCodeTiles : tile) * (N * 128) + i * 32) / 16;
+                if (tile >= 0) {
+                    ptx::Turned<N>::half(s, x[i], b, 1);
                 } else {
-                    ptx::Turned<N>::bf16(s, x[i], b, 1);
+                    ptx::Turned<N>::bf16(s, x[i], b, i != 0);
                 }
             }
             ptx::mma_commit();
