@@ -509,9 +509,31 @@ struct TurnedValues {
         }
     }
 
+    // Loads and converts the codes of step i of a block: 128 columns (bit 2), 32 keys (bit 1), 64 columns (bit 0). Even
+    // steps load the scales for the next step, too.
+    __device__ __forceinline__ void take(u32 (&a)[2][4], u32 (&scale)[4], u32 row, u32 b, int i) const {
+        const int m = i / 4 * 2 + i % 2, pair = i / 2 % 2;
+        if (i % 2 == 0) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                scale[k] = read(*reinterpret_cast<const u32*>(
+                    &shared.scales[b][half * 2 + m / 2][pair * 32 + k * 8 + at.lane % 4 * 2]));
+            }
+        }
+        u32 r[4];
+        ptx::load_matrices_across(r, row + pair * (32 * kRowBytes) + m * 64);
+        convert(a, r, scale);
+    }
+
     __device__ __forceinline__ void block(float (&o)[4][N / 2], bool first, bool last) {
         const u32 b = done & 1, parity = done >> 1 & 1;
         ptx::barrier_wait(ptx::shared_address(&shared.weights_full[b]), parity);
+        const u32 row = ptx::shared_address(shared.keys[stage.at]) + at.lane * kRowBytes + half * 256 + at.warp * 16;
+        const u64 weights = ptx::operand_128b_across(ptx::shared_address(shared.weights[b]), kTileBytes);
+        // The first codes are loaded and converted before the wait. The others are loaded and converted while the
+        // previous codes are multiplied.
+        u32 a[2][2][4], scale[4];
+        take(a[0], scale, row, b, 0);
         // The products with values should overlap the next softmax and not delay the next scores.
         if ((kLag >> half & 1) && !last) {
             ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b ^ 1]), (done + 1) >> 1 & 1);
@@ -528,22 +550,12 @@ struct TurnedValues {
                 }
             }
         }
-        const u32 row = ptx::shared_address(shared.keys[stage.at]) + at.lane * kRowBytes + half * 256 + at.warp * 16;
-        const u64 weights = ptx::operand_128b_across(ptx::shared_address(shared.weights[b]), kTileBytes);
-        // Codes are loaded and converted while the previous codes are multiplied.
-        u32 a[2][2][4], r[4], scale[4];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {  // i: 128 columns (bit 2), 32 keys (bit 1), 64 columns (bit 0)
+        for (int i = 0; i < 8; ++i) {
             const int m = i / 4 * 2 + i % 2, pair = i / 2 % 2;
-            if (i % 2 == 0) {
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    scale[k] = read(*reinterpret_cast<const u32*>(
-                        &shared.scales[b][half * 2 + m / 2][pair * 32 + k * 8 + at.lane % 4 * 2]));
-                }
+            if (i > 0) {
+                take(a[i % 2], scale, row, b, i);
             }
-            ptx::load_matrices_across(r, row + pair * (32 * kRowBytes) + m * 64);
-            convert(a[i % 2], r, scale);
             if (i == 7) {
                 arrive(shared.empty[stage.at]);
             }
