@@ -73,10 +73,19 @@ func (r *Report) Against(results io.Reader) error {
 				"batch 1; give the same contexts", t.Depth)
 		}
 		// llama-bench reports means, so the median of all steps is compared with them, not the best step.
-		c.Ours = cell.Prefill.middleRate()
+		ours := cell.Prefill
 		if c.Test == "decode" {
-			c.Ours = cell.Decode.middleRate()
+			ours = cell.Decode
 		}
+		if ours == nil {
+			why := cell.Skipped
+			if why == "" {
+				why = "with --prompts, the default on a GPU, no prefill chunks are measured"
+			}
+			return fmt.Errorf("bench: results of llama-bench have a %s test at depth %d, which was not measured here: "+
+				"%s; leave this test out", c.Test, t.Depth, why)
+		}
+		c.Ours = ours.middleRate()
 		c.Ratio, c.Wanted = c.Ours/c.Theirs, t.wanted(&c)
 		r.Peer = append(r.Peer, c)
 	}

@@ -295,10 +295,11 @@ func TestFill(t *testing.T) {
 func TestAgainst(t *testing.T) {
 	phase := func(rate float64) *Phase { return &Phase{MedianMs: 1e3 / rate, StepMs: 1, Tokens: 1} }
 	r := &Report{Cells: []Cell{{Context: 2048, Batch: 1, Prefill: phase(300), Decode: phase(30)},
-		{Context: 100, Batch: 1, Prefill: phase(300), Decode: phase(30)}}}
+		{Context: 100, Batch: 1, Prefill: phase(300), Decode: phase(30)}, {Context: 200, Batch: 1, Decode: phase(30)},
+		{Context: 300, Batch: 1, Skipped: "no memory"}}}
 	const results = `{"n_prompt":512,"n_gen":0,"n_depth":2048,"avg_ts":25.0}
 {"n_prompt":0,"n_gen":32,"n_depth":2048,"avg_ts":15.0}
-{"n_prompt":0,"n_gen":32,"n_depth":100,"avg_ts":15.0}`
+{"n_prompt":0,"n_gen":32,"n_depth":200,"avg_ts":15.0}`
 	if err := r.Against(strings.NewReader(results)); err != nil {
 		t.Fatal(err)
 	}
@@ -315,6 +316,8 @@ func TestAgainst(t *testing.T) {
 		`{"n_prompt":512,"n_gen":0,"n_depth":7,"avg_ts":25.0}`:     "depth 7",
 		`{"n_prompt":512,"n_gen":16,"n_depth":2048,"avg_ts":25.0}`: "not -pg",
 		`{"n_prompt":512,"n_gen":0,"n_depth":2048}`:                "tokens/s",
+		`{"n_prompt":512,"n_gen":0,"n_depth":200,"avg_ts":25.0}`:   "no prefill chunks",
+		`{"n_prompt":0,"n_gen":32,"n_depth":300,"avg_ts":25.0}`:    "no memory",
 	} {
 		c := &Report{Cells: r.Cells}
 		if err := c.Against(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
