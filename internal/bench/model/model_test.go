@@ -317,7 +317,7 @@ func TestAgainst(t *testing.T) {
 		`{"n_prompt":512,"n_gen":16,"n_depth":2048,"avg_ts":25.0}`: "not -pg",
 		`{"n_prompt":512,"n_gen":0,"n_depth":2048}`:                "tokens/s",
 		`{"n_prompt":512,"n_gen":0,"n_depth":200,"avg_ts":25.0}`:   "no prefill chunks",
-		`{"n_prompt":0,"n_gen":32,"n_depth":300,"avg_ts":25.0}`:    "no memory",
+		`{"n_prompt":0,"n_gen":32,"n_depth":300,"avg_ts":25.0}`:    "depth 300",
 	} {
 		c := &Report{Cells: r.Cells}
 		if err := c.Against(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
