@@ -483,7 +483,10 @@ func TestParseGoals(t *testing.T) {
 		g.String() != "ttft=500ms,tpot=40ms,e2e=1m0s" {
 		t.Errorf("%v, %v", g, err)
 	}
-	for _, s := range []string{"ttft", "ttft=5", "ttft=-1s", "itl=1s", "ttft=1s,ttft=2s", ","} {
+	if g, err := ParseGoals(""); err != nil || g != (Goals{}) || g.String() != "" {
+		t.Errorf("no goals: %v, %v", g, err)
+	}
+	for _, s := range []string{"ttft", "ttft=5", "ttft=-1s", "e2e=0s", "itl=1s", "ttft=1s,ttft=2s", ","} {
 		if _, err := ParseGoals(s); !errors.Is(err, ErrOptions) {
 			t.Errorf("%q: %v", s, err)
 		}
