@@ -33,8 +33,10 @@ type runFlags struct {
 	think, trace, raw    bool
 }
 
-func runCommand() *cobra.Command {
-	var f runFlags
+func runCommand() *cobra.Command { return new(runFlags).command() }
+
+// command returns the command, whose flags set f.
+func (f *runFlags) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [PROMPT]",
 		Short: "Answer one prompt, or chat on the terminal",
