@@ -50,8 +50,10 @@ type benchServeFlags struct {
 	longest                  func() time.Duration // returns the longest step of the server that runs here
 }
 
-func benchServeCommand() *cobra.Command {
-	var f benchServeFlags
+func benchServeCommand() *cobra.Command { return new(benchServeFlags).command() }
+
+// command returns the command, whose flags set f.
+func (f *benchServeFlags) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Send a load to a server and measure latency and throughput",

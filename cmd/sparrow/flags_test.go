@@ -13,8 +13,41 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sparrow/internal/bench/load"
 	"sparrow/internal/testkit/table"
 )
+
+// addFields adds the fields of a struct as text.
+func addFields(all map[string]string, prefix string, v any) {
+	x := reflect.ValueOf(v)
+	for i := range x.NumField() {
+		field := x.Type().Field(i)
+		if !field.IsExported() || field.Name == "Policy" || field.Name == "Tiers" || field.Name == "Log" {
+			continue
+		}
+		text := fmt.Sprintf("%+v", x.Field(i))
+		switch x.Field(i).Kind() {
+		case reflect.Pointer, reflect.Interface:
+			text = fmt.Sprint(!x.Field(i).IsNil())
+		case reflect.Slice:
+			if x.Field(i).IsNil() {
+				text = "nil"
+			}
+		}
+		all[prefix+field.Name] = text
+	}
+}
+
+// changed returns the fields whose text differs, with their new text.
+func changed(before, now map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if now[name] != before[name] {
+			list = append(list, name+"="+now[name])
+		}
+	}
+	return strings.Join(list, " ")
+}
 
 // selected returns the fields that arguments of serve select: those of the engine's configuration, of its policy and
 // tiers, of the server's options and of the listener.
@@ -38,25 +71,7 @@ func selected(t *testing.T, args []string) map[string]string {
 		t.Fatalf("%v: %v", args, err)
 	}
 	all := map[string]string{}
-	add := func(prefix string, v any) {
-		x := reflect.ValueOf(v)
-		for i := range x.NumField() {
-			field := x.Type().Field(i)
-			if !field.IsExported() || field.Name == "Policy" || field.Name == "Tiers" || field.Name == "Log" {
-				continue
-			}
-			text := fmt.Sprintf("%+v", x.Field(i))
-			switch x.Field(i).Kind() {
-			case reflect.Pointer, reflect.Interface:
-				text = fmt.Sprint(!x.Field(i).IsNil())
-			case reflect.Slice:
-				if x.Field(i).IsNil() {
-					text = "nil"
-				}
-			}
-			all[prefix+field.Name] = text
-		}
-	}
+	add := func(prefix string, v any) { addFields(all, prefix, v) }
 	add("", config)
 	add("Policy.", config.Policy)
 	add("Tiers.", config.Tiers)
@@ -267,19 +282,88 @@ func TestEveryFlagSetsItsFields(t *testing.T) {
 			}
 			args[i] = strings.NewReplacer("KEYS", keys, "DIR", dir, "_", " ").Replace(a)
 		}
-		now := selected(t, args)
-		text := strings.TrimSpace(line) + ":"
-		for _, name := range slices.Sorted(maps.Keys(now)) {
-			if now[name] != before[name] {
-				text += " " + name + "=" + strings.ReplaceAll(now[name], dir, "DIR")
-			}
-		}
+		text := strings.TrimSpace(line) + ": " + strings.ReplaceAll(changed(before, selected(t, args)), dir, "DIR")
 		lines = append(lines, text)
 	}
 	table.Check(t, "flags.txt", lines)
 	var f serveFlags
 	f.command().Flags().VisitAll(func(x *pflag.Flag) {
 		if !used[x.Name] {
+			t.Errorf("--%s is not in the list", x.Name)
+		}
+	})
+}
+
+// Every flag of bench serve sets exactly the fields of the loads that the golden table lists.
+func TestEveryFlagOfALoadSetsItsFields(t *testing.T) {
+	loads := func(args []string) []map[string]string {
+		var f benchServeFlags
+		c := f.command()
+		err := c.ParseFlags(args)
+		if err == nil {
+			err = f.apply(c.Flags())
+		}
+		var list []load.Options
+		if err == nil {
+			list, err = f.options()
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		all := make([]map[string]string, len(list))
+		for i := range list {
+			all[i] = map[string]string{}
+			addFields(all[i], "", list[i])
+		}
+		return all
+	}
+	used := map[string]bool{"json": true, "dummy": true}
+	before := loads(nil)[0]
+	empty := map[string]string{"OnDone": before["OnDone"]}
+	lines := []string{"without flags: " + changed(empty, before)}
+	for line := range strings.Lines(`--url http://h
+--key k
+--allow-remote
+--name m
+--workload chat
+--workload chat --turns 3 --shared-prefix 9
+--workload long-prefix
+--workload long-prefix --groups 2 --output-tokens 5
+--requests 3
+--rate 0.5
+--rate 1,2.5
+--concurrency 4
+--concurrency 1,8,64
+--turns uniform:2-5
+--goal ttft=1s
+--prompt-tokens uniform:3-4
+--output-tokens 6
+--shared-prefix 7 --groups 8
+--streams 9 --stream-choices 10 --stream-key s
+--duration 11s
+--timeout 12s
+--seed 13
+--temperature 0.5
+--top-p 0.25
+--stop-at-eos
+`) {
+		args := strings.Fields(line)
+		for _, a := range args {
+			if name, ok := strings.CutPrefix(a, "--"); ok {
+				used[name] = true
+			}
+		}
+		for _, each := range loads(args) {
+			lines = append(lines, strings.TrimSpace(line)+": "+changed(before, each))
+		}
+	}
+	table.Check(t, "loads.txt", lines)
+	var engine engineFlags
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	engine.add(own)
+	engine.addServing(own)
+	new(benchServeFlags).command().Flags().VisitAll(func(x *pflag.Flag) {
+		if !used[x.Name] && own.Lookup(x.Name) == nil {
 			t.Errorf("--%s is not in the list", x.Name)
 		}
 	})
