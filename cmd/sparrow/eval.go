@@ -305,17 +305,23 @@ func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) er
 	return fmt.Errorf("plan %s: %w", p.Name, err)
 }
 
+// planned returns the configuration of an engine that runs a plan.
+func planned(c sparrow.Config, p eval.Plan) (sparrow.Config, error) {
+	c.Policy = p.Policy
+	c.Kernels = cmp.Or(p.Kernels, c.Kernels)
+	if p.Draft == "" {
+		return c, nil
+	}
+	var err error
+	c.Draft, err = spec.Parse(p.Draft)
+	return c, err
+}
+
 // askEngine runs the tasks on a separate engine with the plan.
 func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (
 	_ []*eval.Report, err error) {
-	c.Policy = p.Policy
-	if p.Kernels != "" {
-		c.Kernels = p.Kernels
-	}
-	if p.Draft != "" {
-		if c.Draft, err = spec.Parse(p.Draft); err != nil {
-			return nil, err
-		}
+	if c, err = planned(c, p); err != nil {
+		return nil, err
 	}
 	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
 	c.OnLoad = func(done, total int64) { bar.set(done, total, p.Name) }

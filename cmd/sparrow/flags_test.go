@@ -13,8 +13,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sparrow"
 	"sparrow/internal/bench/load"
+	"sparrow/internal/eval"
+	"sparrow/internal/spec"
 	"sparrow/internal/testkit/table"
+	"sparrow/plan"
 )
 
 // addFields adds the fields of a struct as text.
@@ -367,4 +371,33 @@ func TestEveryFlagOfALoadSetsItsFields(t *testing.T) {
 			t.Errorf("--%s is not in the list", x.Name)
 		}
 	})
+}
+
+// A plan of eval --compare replaces the settings that it names.
+func TestPlansReplaceSettings(t *testing.T) {
+	three, err := spec.Fixed(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := sparrow.Config{Kernels: "cpu", Draft: three, Workers: 2, Policy: plan.Policy{KV: "bf16"}}
+	for _, c := range []struct {
+		text, kernels, kv string
+		draft             spec.Setting
+	}{
+		{"kv=fp8", "cpu", "fp8", three}, {"kernels=ref", "ref", "bf16", three},
+		{"draft=off", "cpu", "bf16", spec.Off()},
+		{"draft=auto+kv=f32+kernels=ref", "ref", "f32", spec.Auto()},
+	} {
+		plans, err := eval.ParsePlans(c.text, base.Policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := planned(base, plans[0])
+		if err != nil || got.Kernels != c.kernels || got.Policy.KV != c.kv || got.Draft != c.draft || got.Workers != 2 {
+			t.Errorf("%s: %+v, %v", c.text, got, err)
+		}
+	}
+	if _, err := planned(base, eval.Plan{Draft: "many"}); err == nil {
+		t.Error("a plan with an unknown setting of drafts was accepted")
+	}
 }
