@@ -67,7 +67,7 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 			if strings.Contains(against, "sparrow cannot run") != refused || refused && pulled != 1 {
 				t.Errorf("inspect refuses: %v; pull: status %d, %s", refused, pulled, against)
 			}
-			served, _, against2 := invoke("serve", "--model", dir)
+			served, _, against2 := invoke("serve", "--port", "0", "--model", dir)
 			// serving never starts without weights
 			if served != 1 || strings.Contains(against2, "safetensors") == refused {
 				t.Errorf("inspect refuses: %v; serve: status %d, %s", refused, served, against2)
