@@ -18,9 +18,18 @@ type TableArgs struct {
 	IDs   Tensor // i32 [T, n]: row numbers
 }
 
-// TablePreparer is a device that reads tables in host memory itself. PrepareTable is called before passes run, to make
-// a table readable by the device.
-type TablePreparer interface{ PrepareTable(*Table) error }
+// TableReading is a device that reads tables in host memory itself.
+type TableReading interface{ Tables() TableReader }
+
+// TableReader makes tables in host memory readable by a device.
+type TableReader interface {
+	// Prepare makes a table readable. It is called before passes run.
+	Prepare(*Table) error
+	// Announce gives the row numbers of a lookup that runs later in the pass that is being prepared. So the device can
+	// read the rows while it runs the operations before. ids holds the values of a.IDs, with the same stride; it is not
+	// used after Announce has returned.
+	Announce(a TableArgs, ids []int32) error
+}
 
 // Name returns the name of the operation.
 func (TableArgs) Name() string { return "read table" }

@@ -32,7 +32,7 @@ type Device struct {
 	marks   marks
 	fetches []*fetched
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
-	tables  map[*kernel.Table]*table   // prepared tables in host memory
+	tables  hostTables
 	held    held
 	freed   int            // number of tensor buffers that were freed so far
 	peer    *peer          // this device's rank in collective operations; nil if it runs alone
@@ -238,7 +238,7 @@ func (d *Device) Close() error {
 	for _, m := range d.hosted {
 		errs = append(errs, m.Free())
 	}
-	for _, t := range d.tables {
+	for _, t := range d.tables.all {
 		errs = append(errs, t.close())
 	}
 	errs = append(errs, d.offload.close(), d.faults.Free(), d.arrived.Free(), d.count.Free(), d.marks.memory.Free())

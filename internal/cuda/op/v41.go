@@ -3,8 +3,6 @@ package op
 import (
 	"errors"
 	"math/bits"
-	"runtime"
-	"sync"
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
@@ -120,109 +118,4 @@ func addEngram(d *Device, a kernel.EngramArgs) error {
 		return r.err
 	}
 	return cuda.Engram(d.kernels, d.stream, &args)
-}
-
-// table holds the addresses at which kernels read a table in host memory.
-type table struct {
-	values, scales cuda.Ptr
-	reached        []*cuda.Reachable
-	drawn          []*cuda.HostBuffer
-}
-
-func (t *table) close() error {
-	var errs []error
-	for _, r := range t.reached {
-		errs = append(errs, r.Free())
-	}
-	for _, m := range t.drawn {
-		errs = append(errs, m.Free())
-	}
-	return errors.Join(errs...)
-}
-
-// PrepareTable makes a table readable by kernels: in place or, for random values, in page-locked memory.
-func (d *Device) PrepareTable(t *kernel.Table) error {
-	if d.tables[t] != nil {
-		return nil
-	}
-	own := &table{}
-	var err error
-	if own.values, err = own.place(d, t.Values); err == nil && t.Scales.Given() {
-		own.scales, err = own.place(d, t.Scales)
-	}
-	if err != nil {
-		return errors.Join(err, own.close())
-	}
-	if d.tables == nil {
-		d.tables = map[*kernel.Table]*table{}
-	}
-	d.tables[t] = own
-	return nil
-}
-
-// place returns the address at which kernels read a tensor of a table. In a dry run the address is not valid.
-func (t *table) place(d *Device, x kernel.Tensor) (cuda.Ptr, error) {
-	r := require{op: "prepare table"}
-	r.packed("table", x)
-	switch from := x.Buf.(type) {
-	case kernel.HostBuffer:
-		if d.tried || r.err != nil {
-			return d.faults.Ptr(), r.err
-		}
-		reached, err := d.gpu.Reach(from[x.Off:][:x.Extent()])
-		if err != nil {
-			return 0, err
-		}
-		t.reached = append(t.reached, reached)
-		return reached.Ptr(), nil
-	case kernel.Drawn:
-		if d.tried || r.err != nil {
-			return d.faults.Ptr(), r.err
-		}
-		m, err := d.gpu.AllocHost(x.Extent())
-		if err != nil {
-			return 0, err
-		}
-		t.drawn = append(t.drawn, m)
-		return m.Ptr(), fillDrawn(m.Bytes(), x.DType, from)
-	}
-	r.fail("the table is not in host memory")
-	return 0, r.err
-}
-
-// fillDrawn writes random values, with several goroutines.
-func fillDrawn(to []byte, t kernel.DType, x kernel.Drawn) error {
-	const piece = 1 << 22
-	var all sync.WaitGroup
-	errs := make([]error, runtime.GOMAXPROCS(0))
-	for w := range errs {
-		all.Go(func() {
-			for at := w * piece; at < len(to) && errs[w] == nil; at += len(errs) * piece {
-				errs[w] = x.Fill(to[at:min(at+piece, len(to))], t, int64(at/t.Size()))
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-// readTable gathers rows of a table in host memory.
-func readTable(d *Device, a kernel.TableArgs) error {
-	if err := d.begin(&a); err != nil {
-		return err
-	}
-	if err := d.PrepareTable(a.Table); err != nil {
-		return err
-	}
-	r := require{op: "read table"}
-	r.dtype("out", a.Out, kernel.BF16)
-	own := d.tables[a.Table]
-	args := cuda.ReadTableArgs{Values: own.values, Scales: own.scales, IDs: at(a.IDs), Out: at(a.Out),
-		Faults: d.faults.Ptr(), TableRows: int64(a.Table.Values.Rows), IDStride: stride(a.IDs),
-		OutStride: stride(a.Out), Rows: r.count("rows", a.Out.Rows), Columns: r.count("rows of the table", a.IDs.Cols),
-		Dim: r.count("values of a row", a.Table.Values.Cols), Type: int32(a.Table.Values.DType.Size())}
-	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
-		return r.err
-	}
-	return cuda.ReadTable(d.kernels, d.stream, &args)
 }

@@ -14,8 +14,8 @@ import (
 // ends with scale instead of weight.
 func (l *Loader) HostTable(name string, rows, dim int) *kernel.Table {
 	out := l.hostTable(name, rows, dim)
-	if p, ok := l.dev.(kernel.TablePreparer); ok && out != nil && out.Values.Given() {
-		l.fail(p.PrepareTable(out))
+	if d, ok := l.dev.(kernel.TableReading); ok && out != nil && out.Values.Given() {
+		l.fail(d.Tables().Prepare(out))
 	}
 	return out
 }

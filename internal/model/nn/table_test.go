@@ -13,14 +13,23 @@ import (
 // reader is a device that reads tables in host memory itself.
 type reader struct {
 	*ref.Device
+	prepared preparer
+}
+
+func (d *reader) Tables() kernel.TableReader { return &d.prepared }
+
+// preparer lists the tables that were prepared.
+type preparer struct {
 	tables []*kernel.Table
 	fail   error
 }
 
-func (d *reader) PrepareTable(t *kernel.Table) error {
-	d.tables = append(d.tables, t)
-	return d.fail
+func (p *preparer) Prepare(t *kernel.Table) error {
+	p.tables = append(p.tables, t)
+	return p.fail
 }
+
+func (*preparer) Announce(kernel.TableArgs, []int32) error { return nil }
 
 // drawn returns a checkpoint of random weights.
 func drawn(t *testing.T, list ...weight.Tensor) *weight.Checkpoint {
@@ -50,16 +59,16 @@ func TestTablesArePrepared(t *testing.T) {
 		{"gone.weight", nil, false, nn.ErrTensors},
 		{"ints.weight", nil, false, nn.ErrTensors}, {"unscaled.weight", nil, false, nn.ErrTensors},
 	} {
-		d := &reader{Device: &ref.Device{}, fail: c.fail}
+		d := &reader{&ref.Device{}, preparer{fail: c.fail}}
 		l := nn.NewLoader(w, d, nil)
 		l.Skip("others", func(string) bool { return true })
 		table := l.HostTable(c.name, 3, 32)
 		if err := l.Finish(); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
-		if c.prepared && (len(d.tables) != 1 || d.tables[0] != table || table.Values.Rows != 3 || table.Mapped) ||
-			!c.prepared && (len(d.tables) != 0 || table != nil) {
-			t.Errorf("%s: prepared %v, loaded %v", c.name, d.tables, table)
+		if c.prepared && (len(d.prepared.tables) != 1 || d.prepared.tables[0] != table || table.Values.Rows != 3 || table.Mapped) ||
+			!c.prepared && (len(d.prepared.tables) != 0 || table != nil) {
+			t.Errorf("%s: prepared %v, loaded %v", c.name, d.prepared.tables, table)
 		}
 	}
 }

@@ -6,6 +6,23 @@ import (
 	"sparrow/kernel"
 )
 
+// announce tells the device or the operating system which rows of tables the pass looks up, before layers run. rows
+// holds, for every token, its row numbers in all tables.
+func (s *pass) announce(rows []int32) error {
+	if s.m.reader == nil {
+		s.m.ahead(rows)
+		return nil
+	}
+	for i := range s.m.layers {
+		if e := s.m.layers[i].engram; e != nil && e.table != nil && len(rows) > 0 {
+			if err := s.m.reader.Announce(s.lookUp(e), rows[e.first:]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // ahead requests from the operating system the rows of mapped tables that a pass looks up, in the order of the layers.
 // So they are read from disk while earlier layers are computed. rows holds, for every token, its row numbers in all
 // tables.

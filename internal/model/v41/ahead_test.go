@@ -34,6 +34,20 @@ func TestRowsAreAskedForAhead(t *testing.T) {
 	}
 }
 
+// A device that reads tables itself is told, while a pass is prepared, the rows that the pass looks up.
+func TestRowsAreAnnounced(t *testing.T) {
+	m := open(t)
+	b := steps.New(t, m, plan.Policy{KV: "f32"})
+	s := b.Sequence(1, 7)
+	want := m.TableRows(s.Tokens)
+	var told []uintptr
+	m.OnAnnounce(func(at uintptr) { told = append(told, at) })
+	b.Step(s.Work(plan.ModeExtend, 7))
+	if !slices.Equal(told, want) {
+		t.Errorf("%d rows were announced and %d are used, or their order differs", len(told), len(want))
+	}
+}
+
 // The use of the n-gram tables is their size, and the rows and bytes that the tokens of all passes have read: in each
 // of two layers, six rows of 32 values for each token.
 func TestUseOfTheTables(t *testing.T) {

@@ -33,9 +33,10 @@ type Model struct {
 	model.Base
 	config *config.V41
 	attn   *dual.Attention
-	hash   *engram.Hash // nil without tables
-	read   atomic.Int64 // number of tokens whose table rows were looked up
-	ask    func([]byte) // requests that the system reads mapped memory; nil if the device reads tables itself
+	hash   *engram.Hash       // nil without tables
+	read   atomic.Int64       // number of tokens whose table rows were looked up
+	reader kernel.TableReader // of a device that reads tables itself; otherwise nil
+	ask    func([]byte)       // requests that the system reads mapped memory; nil if there is a reader
 
 	embed  kernel.Matrix
 	layers []layer
@@ -78,7 +79,9 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 			return nil, fmt.Errorf("v41: %w", err)
 		}
 	}
-	if _, ok := dev.(kernel.TablePreparer); !ok {
+	if d, ok := dev.(kernel.TableReading); ok {
+		m.reader = d.Tables()
+	} else {
 		m.ask = mmap.Ahead
 	}
 	m.load(l)

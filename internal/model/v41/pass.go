@@ -157,7 +157,9 @@ func (s *pass) prepare(in *model.Input, block attn.Block) error {
 	if err := s.fillRows(in, block.Array(plan.TableRows)); err != nil {
 		return err
 	}
-	s.m.ahead(block.Array(plan.TableRows))
+	if err := s.announce(block.Array(plan.TableRows)); err != nil {
+		return err
+	}
 	if err := in.FillChoices(block); err != nil {
 		return err
 	}
@@ -282,10 +284,15 @@ func (s *pass) build() (kernel.Program, error) {
 
 // remember adds the values of an n-gram table to the streams of the pass.
 func (s *pass) remember(e *memory) {
-	n := s.m.config.Engram.Columns()
-	s.list.Add(kernel.TableArgs{Out: s.found.rows, Table: e.table, IDs: s.rows.Columns(e.first, e.first+n)})
+	s.list.Add(s.lookUp(e))
 	s.list.Add(kernel.MultiplyArgs{Out: s.found.kv, X: s.found.rows, W: e.kv})
 	s.list.Add(kernel.EngramArgs{X: s.streams, KV: s.found.kv, Weight: e.weight, Eps: s.m.config.RMSEps})
+}
+
+// lookUp returns the operation that reads the rows of an n-gram table.
+func (s *pass) lookUp(e *memory) kernel.TableArgs {
+	return kernel.TableArgs{Out: s.found.rows, Table: e.table,
+		IDs: s.rows.Columns(e.first, e.first+s.m.config.Engram.Columns())}
 }
 
 // sublayer runs a sublayer. Its input is computed with the coefficients of the previous sublayer; the first sublayer
