@@ -66,9 +66,10 @@ func TestTablesArePrepared(t *testing.T) {
 		if err := l.Finish(); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
-		if c.prepared && (len(d.prepared.tables) != 1 || d.prepared.tables[0] != table || table.Values.Rows != 3 || table.Mapped) ||
-			!c.prepared && (len(d.prepared.tables) != 0 || table != nil) {
-			t.Errorf("%s: prepared %v, loaded %v", c.name, d.prepared.tables, table)
+		tables := d.prepared.tables
+		if c.prepared && (len(tables) != 1 || tables[0] != table || table.Values.Rows != 3 || table.Mapped) ||
+			!c.prepared && (len(tables) != 0 || table != nil) {
+			t.Errorf("%s: prepared %v, loaded %v", c.name, tables, table)
 		}
 	}
 }
