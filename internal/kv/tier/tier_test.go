@@ -50,6 +50,14 @@ func keysOf(list []*Page) []prefix.Hash {
 	return keys
 }
 
+// openOnStore starts a page store and opens a stack that has only this store.
+func openOnStore(t *testing.T) (*respserver.Server, *Stack, *store) {
+	t.Helper()
+	server := respserver.Start(t)
+	s := openStack(t, Options{StoreURL: server.URL()}, paged)
+	return server, s, s.tiers[0].(*store)
+}
+
 // openStack opens a stack and checks, when the test ends, that no page is in use.
 func openStack(t *testing.T, o Options, s Spec) *Stack {
 	t.Helper()
@@ -333,9 +341,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	const pages = 80
 	for _, mode := range respserver.Modes {
 		t.Run(string(mode), func(t *testing.T) {
-			server := respserver.Start(t)
-			s := openStack(t, Options{StoreURL: server.URL()}, paged)
-			stored := s.tiers[0].(*store)
+			server, s, stored := openOnStore(t)
 			list := chain(s, 1, pages)[:pages]
 			keys := keysOf(list)
 			for at := 0; at < pages; at += 20 {

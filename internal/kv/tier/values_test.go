@@ -297,9 +297,7 @@ func TestSpecsAreChecked(t *testing.T) {
 
 // A store may close idle connections. Then a new connection is used, and this is no failure of the store.
 func TestAStoreMayCloseIdleConnections(t *testing.T) {
-	server := respserver.Start(t)
-	s := openStack(t, Options{StoreURL: server.URL()}, paged)
-	stored := s.tiers[0].(*store)
+	server, s, stored := openOnStore(t)
 	list := chain(s, 1, 64)
 	keys := keysOf(list)
 	for at := 0; at < len(list); at += 16 {
@@ -320,9 +318,7 @@ func TestAStoreMayCloseIdleConnections(t *testing.T) {
 // A connection is used again only if all replies were read from it: otherwise the next fetch would read replies that
 // belong to the pages of another prompt.
 func TestAConnectionWithUnreadRepliesIsClosed(t *testing.T) {
-	server := respserver.Start(t)
-	s := openStack(t, Options{StoreURL: server.URL()}, paged)
-	stored := s.tiers[0].(*store)
+	server, s, stored := openOnStore(t)
 	list := chain(s, 1, 64)
 	keys := keysOf(list)
 	keep(t, s, list, Stored)
@@ -441,9 +437,7 @@ func TestTheQueueOfAStore(t *testing.T) {
 
 // A store that is down or full gets no page, and the pages that were queued for it count as dropped.
 func TestNothingIsWrittenDuringAPause(t *testing.T) {
-	server := respserver.Start(t)
-	s := openStack(t, Options{StoreURL: server.URL()}, paged)
-	stored := s.tiers[0].(*store)
+	server, s, stored := openOnStore(t)
 	for i, until := range []*time.Time{&stored.down, &stored.full} {
 		p := chain(s, byte(i+1), 1)[0]
 		stored.mu.Lock()
@@ -464,9 +458,7 @@ func TestNothingIsWrittenDuringAPause(t *testing.T) {
 // What a fetch learns about a store is used: a page that the store no longer has is written again, and an answer ends a
 // pause.
 func TestAFetchTellsWhatTheStoreHas(t *testing.T) {
-	server := respserver.Start(t)
-	s := openStack(t, Options{StoreURL: server.URL()}, paged)
-	stored := s.tiers[0].(*store)
+	server, s, stored := openOnStore(t)
 	list := chain(s, 1, 64)
 	keys := keysOf(list)
 	keep(t, s, list, Stored)
@@ -499,9 +491,7 @@ func TestAStoreRemembersABoundedNumberOfPages(t *testing.T) {
 // A store that accepts no pages is not written to for a while, but still read. A page that was written ends the pause
 // after an error.
 func TestAStoreThatIsFullIsStillRead(t *testing.T) {
-	server := respserver.Start(t)
-	s := openStack(t, Options{StoreURL: server.URL()}, paged)
-	stored := s.tiers[0].(*store)
+	server, s, stored := openOnStore(t)
 	list, other := chain(s, 1, 64), chain(s, 2, 1)
 	keys := keysOf(list)
 	stored.mu.Lock()
