@@ -27,6 +27,7 @@ type Device struct {
 	upload  *upload        // weights that are being uploaded; nil if no load is in progress
 	tracer  tracer
 	tried   bool // a dry run: host memory of weights is not read
+	capture bool // a pass is being recorded in a graph
 	calls   map[cuda.Product]*cuda.ProductCall
 	folds   map[cuda.Product]*cuda.FoldedCalls // calls of products with folded weights
 	marks   marks

@@ -43,10 +43,8 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	}
 	d.scratch.Fix(true)
 	defer d.scratch.Fix(false)
-	d.marks.off = true
-	defer func() { d.marks.off = false }()
-	d.offload.captures, d.offload.captured = true, 0
-	defer func() { d.offload.captures = false }()
+	d.capture, d.offload.captured = true, 0
+	defer func() { d.capture = false }()
 	first := d.stream.Launches()
 	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
 	if err != nil {
@@ -73,7 +71,7 @@ func (g *graph) Launch() error {
 	if err := g.recorded.Launch(g.dev.stream); err != nil {
 		return err
 	}
-	g.dev.offload.expect(g.posts)
+	expectPosts(g.dev, g.posts)
 	return nil
 }
 

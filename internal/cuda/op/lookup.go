@@ -115,7 +115,7 @@ func (h *hostTables) Announce(a kernel.TableArgs, ids []int32) error {
 func (t *table) copied(d *Device, a *kernel.TableArgs) *rowCopy {
 	for i := range t.copies {
 		c := &t.copies[i]
-		if c.ids != 0 && c.ids == at(a.IDs) && len(c.rows) == a.IDs.Rows*a.IDs.Cols && !d.offload.captures {
+		if c.ids != 0 && c.ids == at(a.IDs) && len(c.rows) == a.IDs.Rows*a.IDs.Cols && !d.capture {
 			c.ids = 0
 			return c
 		}
@@ -132,37 +132,32 @@ func (t *table) close() error {
 }
 
 // open makes a tensor in host memory readable by kernels.
-func (x *hostArray) open(d *Device, t kernel.Tensor) error {
+func (x *hostArray) open(d *Device, t kernel.Tensor) (err error) {
 	r := require{op: "prepare table"}
 	r.packed("table", t)
+	mapped, inPlace := t.Buf.(kernel.HostBuffer)
+	random, drawn := t.Buf.(kernel.Drawn)
+	if !inPlace && !drawn {
+		r.fail("the table is not in host memory")
+	}
 	x.row = t.Cols * t.DType.Size()
-	switch from := t.Buf.(type) {
-	case kernel.HostBuffer:
-		if d.tried || r.err != nil {
-			x.at = d.faults.Ptr()
-			return r.err
-		}
-		x.bytes = from[t.Off:][:t.Extent()]
-		var err error
-		if x.reached, err = d.gpu.Reach(x.bytes); err != nil {
-			return err
-		}
-		x.at = x.reached.Ptr()
-		return nil
-	case kernel.Drawn:
-		if d.tried || r.err != nil {
-			x.at = d.faults.Ptr()
-			return r.err
-		}
-		var err error
+	switch {
+	case d.tried || r.err != nil:
+		x.at = d.faults.Ptr()
+		return r.err
+	case drawn:
 		if x.drawn, err = d.gpu.AllocHost(t.Extent()); err != nil {
 			return err
 		}
 		x.at, x.bytes = x.drawn.Ptr(), x.drawn.Bytes()
-		return fillDrawn(x.bytes, t.DType, from)
+		return fillDrawn(x.bytes, t.DType, random)
 	}
-	r.fail("the table is not in host memory")
-	return r.err
+	x.bytes = mapped[t.Off:][:t.Extent()]
+	if x.reached, err = d.gpu.Reach(x.bytes); err != nil {
+		return err
+	}
+	x.at = x.reached.Ptr()
+	return nil
 }
 
 func (x *hostArray) close() error { return errors.Join(x.reached.Free(), x.drawn.Free()) }

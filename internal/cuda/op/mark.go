@@ -14,7 +14,6 @@ var _ kernel.Marker = (*Device)(nil)
 type marks struct {
 	memory *cuda.HostBuffer // one u32
 	last   kernel.Mark      // latest mark that was enqueued
-	off    bool             // no marks are enqueued, because a pass is being captured
 }
 
 func (m *marks) open(gpu *cuda.Device) (err error) {
@@ -25,7 +24,7 @@ func (m *marks) open(gpu *cuda.Device) (err error) {
 // Mark enqueues a write of the stage if it differs from the previous stage. A write takes 1.5 us and prevents the next
 // kernel from starting early, so only stages are marked, and a captured pass has a single mark.
 func (d *Device) Mark(m kernel.Mark) error {
-	if m == d.marks.last || d.marks.off {
+	if m == d.marks.last || d.capture {
 		return nil
 	}
 	d.marks.last = m

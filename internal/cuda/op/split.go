@@ -126,7 +126,6 @@ type offloaded struct {
 	turn     int
 	copies   *cuda.Stream // stream of the copy engine
 	dry      bool         // operations are checked but not enqueued
-	captures bool         // operations are being captured
 	captured int          // exchanges in the capture
 	posted   posted
 	part     splitPart // run in progress; a field, so that a run does not allocate
@@ -353,11 +352,12 @@ func openMailbox(d *Device, to kernel.HostExperts, hidden int) (err error) {
 	return to.Serve(o.box)
 }
 
-// expect announces n enqueued exchanges to the workers.
-func (o *offloaded) expect(n int) {
+// expectPosts announces n enqueued exchanges to the workers.
+func expectPosts(d *Device, n int) {
+	o := &d.offload
 	switch {
 	case o.dry || o.box == nil || n == 0:
-	case o.captures:
+	case d.capture:
 		o.captured += n
 	default:
 		o.box.Expect(n)

@@ -101,7 +101,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if err != nil {
 		return errors.Join(err, d.scratch.Put(scratch))
 	}
-	o.expect(1)
+	expectPosts(d, 1)
 	o.posted = posted{active: true, x: a.X, ids: a.IDs, scratch: scratch}
 	return nil
 }
@@ -191,7 +191,7 @@ func multiplyPart(d *Device, s *splitPart, posted bool) error {
 		if err := cuda.PostRows(d.kernels, d.stream, &s.exchange); err != nil {
 			return err
 		}
-		d.offload.expect(1)
+		expectPosts(d, 1)
 	case !hosted:
 		if err := lookUp(d, s, x.tables[s.phase], s.args.IDs); err != nil {
 			return err
@@ -268,7 +268,7 @@ func bring(d *Device, s *splitPart, g group) (base cuda.Ptr, done func() error, 
 	o, nothing := &d.offload, func() error { return nil }
 	shape, bytes := s.p.shape, pieceSizes(s.p.shape)
 	source := piecesOf(packedAt(s.p.split.store, int64(len(s.p.split.stored)), shape), g.first, shape)
-	if s.phase == 0 || o.captures || o.dry {
+	if s.phase == 0 || d.capture || o.dry {
 		to := packedAt(o.ring, int64(slotsOf(s.phase)), shape)
 		return o.ring, nothing, cuda.FetchExperts(d.kernels, d.stream, &cuda.FetchArgs{Places: s.places, From: source,
 			To: piecesOf(to, 0, shape), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})

@@ -13,8 +13,11 @@ func (s *pass) announce(rows []int32) error {
 		s.m.ahead(rows)
 		return nil
 	}
+	if len(rows) == 0 {
+		return nil
+	}
 	for i := range s.m.layers {
-		if e := s.m.layers[i].engram; e != nil && e.table != nil && len(rows) > 0 {
+		if e := s.m.layers[i].engram; e != nil && e.table != nil {
 			if err := s.m.reader.Announce(s.lookUp(e), rows[e.first:]); err != nil {
 				return err
 			}
@@ -27,7 +30,7 @@ func (s *pass) announce(rows []int32) error {
 // So they are read from disk while earlier layers are computed. rows holds, for every token, its row numbers in all
 // tables.
 func (m *Model) ahead(rows []int32) {
-	if m.hash == nil || m.ask == nil || !m.mapped() {
+	if m.hash == nil || !m.mapped() {
 		return
 	}
 	words, columns := m.hash.Shape().Words(), m.config.Engram.Columns()
