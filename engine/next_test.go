@@ -10,6 +10,7 @@ import (
 
 	"sparrow/internal/spec"
 	"sparrow/internal/testmodel"
+	"sparrow/plan"
 )
 
 // Invariants of this file: a model with linear attention, whose states cannot be rewound, is served like other models.
@@ -56,8 +57,9 @@ func TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits(t *testing.T) {
 	for i, n := range lengths {
 		list[i] = Request{ID: fmt.Sprint(n), Prompt: tokens(n, n), Sampling: greedy(), MaxTokens: 5, IgnoreEOS: true}
 	}
+	policy := deterministic("fp8")
 	each := func(c Config, list []Request, hooks ...func(*Engine)) (*logitsOf, []*response) {
-		c.Policy = deterministic("fp8")
+		c.Policy = policy
 		rows := keepLogits()
 		e := start(t, dir, c, append(hooks, rows.watch)...)
 		var out []*response
@@ -82,6 +84,14 @@ func TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits(t *testing.T) {
 		again, _ := each(Config{NoReuse: off}, list, restarting(2))
 		sameRows(t, again, whole)
 	}
+	// Over gathered rows too, prompts give the same bits in chunks and after cached pages. Generated tokens that are
+	// computed again as a prompt do not, because decodes read rows in place.
+	policy = plan.Policy{KV: "fp8", Prefill: "sparse-flat"}
+	whole, _ = each(Config{NoReuse: true, StepTokens: 1024}, list)
+	chunked, _ = each(Config{NoReuse: true, StepTokens: 100}, list)
+	sameRows(t, chunked, whole)
+	cached, _ = each(Config{}, slices.Concat(list, list))
+	sameRows(t, cached, whole)
 }
 
 // A step that fails in the middle makes the states of its sequences unusable. The sequences start over and get the same

@@ -27,8 +27,9 @@ func (a LayerNormArgs) Check() error {
 }
 
 // SpreadArgs converts selected pools to the slots of their tokens: the Pool tokens of each selected pool in ascending
-// order, then the tokens after the last complete pool, up to Seen[r]. Token p is in page Table[TableRow[r],
-// p/PageTokens]. Lens receives the number of slots of a row; entries after these are -1.
+// order, then the tokens after the last complete pool, up to Seen[r]. With a table, token p is in page
+// Table[TableRow[r], p/PageTokens]; otherwise its slot is Offset[r] + p. Lens receives the number of slots of a row;
+// entries after these are -1.
 type SpreadArgs struct {
 	Out        Tensor // i32 [R, K*Pool+Pool-1]
 	Lens       Tensor // i32 [R, 1]: number of slots of the row
@@ -37,6 +38,7 @@ type SpreadArgs struct {
 	Table      Tensor // i32 [tables, pages]
 	TableRow   Tensor // i32 [R, 1]
 	PageTokens int    // tokens of a page, a multiple of Pool
+	Offset     Tensor // i32 [R, 1]
 	Pool       int
 }
 
@@ -46,8 +48,13 @@ func (SpreadArgs) Name() string { return "spread pools" }
 // Check validates the arguments.
 func (a SpreadArgs) Check() error {
 	c := checker{op: a.Name()}
-	if a.Pool < 1 || a.PageTokens < 1 || a.PageTokens%a.Pool != 0 {
+	switch paged := a.Table.Given(); {
+	case a.Pool < 1:
+		c.fail("pools have %d tokens, want at least 1", a.Pool)
+	case paged && (a.PageTokens < 1 || a.PageTokens%a.Pool != 0):
 		c.fail("pools have %d tokens and pages %d, want whole pools in a page", a.Pool, a.PageTokens)
+	}
+	if c.err != nil {
 		return c.err
 	}
 	r := a.Pools.Rows
@@ -55,7 +62,11 @@ func (a SpreadArgs) Check() error {
 	c.tensor("out", a.Out, I32, r, a.Pools.Cols*a.Pool+a.Pool-1)
 	c.tensor("lens", a.Lens, I32, r, 1)
 	c.tensor("seen", a.Seen, I32, r, 1)
-	c.tensor("table", a.Table, I32, 0, -1)
-	c.tensor("table row", a.TableRow, I32, r, 1)
+	if a.Table.Given() {
+		c.tensor("table", a.Table, I32, 0, -1)
+		c.tensor("table row", a.TableRow, I32, r, 1)
+	} else {
+		c.tensor("offset", a.Offset, I32, r, 1)
+	}
 	return c.err
 }

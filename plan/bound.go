@@ -180,6 +180,9 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 	}
 	if m.Pooled() {
 		n.groups += lists * (keys / poolTokens)
+		if s.Convert.Gathers() {
+			n.rows += lists * keys
+		}
 		return
 	}
 	switch {
@@ -215,7 +218,7 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 			l.Groups.Count = all * (index / ratio4)
 			l.Index = l.Groups
 		}
-	case s.Form == FormDenseMHA:
+	case cfg.capsKeys(&s):
 		// Requests share a launch while the sum of their keys is at most the chunk capacity.
 		l.Gather.Count = min(all*keys, max(cfg.C, keys))
 	case s.Convert.Gathers():

@@ -81,6 +81,7 @@ type Entry struct {
 	Both    bool // serves V4 in addition to the DSA family
 	Dense   bool // serves only models without an indexer
 	Pooled  bool // serves only models with pooled index keys
+	Pools   bool // serves models with pooled index keys in addition to the DSA family
 	// OnRequest means that the kernel is used only if the user names it.
 	OnRequest bool
 
@@ -139,7 +140,7 @@ func (e *Entry) family(m *Model) bool {
 		return m.Dense() && e.Dense
 	}
 	if m.Pooled() || e.Pooled {
-		return m.Pooled() && e.Pooled
+		return m.Pooled() && (e.Pooled || e.Pools)
 	}
 	return e.Both || e.V4 == m.V4()
 }
@@ -175,8 +176,8 @@ func (e *Entry) against(d *Demand) []Objection {
 		}
 		add(E03, "it cannot read %s in %s", rows, d.Phase)
 	}
-	// V4 pads its selection to the width that the kernel needs.
-	if e.TopK != nil && !d.Model.V4() && !d.Model.Dense() {
+	// V4 pads its selection to the width that the kernel needs. Lists of the tokens of pools may have any width.
+	if e.TopK != nil && !d.Model.V4() && !d.Model.Dense() && !d.Model.Pooled() {
 		if why := e.TopK(d.Hardware, d.Model.K); why != "" {
 			add(E07, "%s", why)
 		}

@@ -36,9 +36,9 @@ var sparrowCatalogue = Catalogue{
 			},
 		},
 		{
-			Kernel: SparseFlat, Prefill: true, Decode: true, Archs: ours,
+			Kernel: SparseFlat, Prefill: true, Decode: true, Archs: ours, Pools: true,
 			Reads:   SetOf(BF16Row1152, F32Row2304),
-			Gathers: SetOf(FP8Row656, FP8Row576), GatherBy: ConvertGatherBF16,
+			Gathers: SetOf(FP8Row656, FP8Row576, FP8Row528), GatherBy: ConvertGatherBF16,
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits,
 		},
 		{

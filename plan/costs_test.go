@@ -227,6 +227,12 @@ func TestDefaults(t *testing.T) {
 		{SM90, GLMMoeDSA, Policy{KV: "fp8"}, "--prefill sparse-flat"},
 		{SM90, DeepSeekV32, Policy{KV: "fp8-656"}, "--prefill sparse-flat"},
 		{SM90, DeepSeekV32, Policy{KV: "bf16"}, ""},
+		{SM80, GLM5Next, Policy{}, "--kv fp8 --prefill sparse-flat"},
+		{SM90, GLM5Next, Policy{KV: "fp8-528"}, "--prefill sparse-flat"},
+		{SM90, GLM5Next, Policy{KV: "bf16"}, ""},
+		{SM90, GLM5Next, Policy{KV: "fp8", Deterministic: true}, ""},
+		{SM90, GLM5Next, Policy{KV: "fp8", Prefill: "sparse-pools"}, ""},
+		{SM90, DeepSeekV3, Policy{KV: "fp8"}, ""},
 		{SM90, DeepSeekV32, Policy{Deterministic: true}, "--kv fp8"},
 		{SM90, DeepSeekV32, Policy{Decode: "sparse-block"}, "--kv fp8"},
 		{SM90, DeepSeekV32, Policy{Prefill: "sparse-block"}, "--kv fp8"},
@@ -238,7 +244,15 @@ func TestDefaults(t *testing.T) {
 			"0.92 us over gathered rows, 1.21 in place") {
 			t.Errorf("prefill %s: %q", p.Prefill, p.PrefillWhy)
 		}
-		if p.KV != c.asked.KV && !strings.Contains(p.KVWhy, "656 bytes, a bf16 row 1152") {
+		kv := "656 bytes, a bf16 row 1152"
+		if c.of.Pooled() {
+			kv = "528 bytes, a bf16 row 1024"
+		}
+		if measured := strings.Contains(p.PrefillWhy, "(measured with the 656-byte rows of DeepSeek-V3.2)"); measured !=
+			(c.of.Pooled() && p.PrefillWhy != "") {
+			t.Errorf("%v, prefill %s: %q", c.of, p.Prefill, p.PrefillWhy)
+		}
+		if p.KV != c.asked.KV && !strings.Contains(p.KVWhy, kv) {
 			t.Errorf("kv %s: %q", p.KV, p.KVWhy)
 		}
 	}

@@ -8,8 +8,7 @@ import (
 
 // Defaults returns a policy with the defaults of hardware, and those defaults as flags: on an NVIDIA GPU the cache is
 // FP8 and prompts read gathered rows, unless other settings are given. A layout that is set explicitly gives the same
-// plan as the same layout by default. V4 has only one type of cache, and pooled models have only one kernel, so they
-// have no defaults.
+// plan as the same layout by default. V4 has only one type of cache, so it has no defaults.
 func Defaults(on *Hardware, f Family, p Policy) (Policy, []string) {
 	if !on.Arch.CUDA() || f == DeepSeekV4 || f == DeepSeekV41 {
 		return p, nil
@@ -24,20 +23,23 @@ func Defaults(on *Hardware, f Family, p Policy) (Policy, []string) {
 			narrow.BytesPerToken(), wide.BytesPerToken())
 		chosen = append(chosen, "--kv "+p.KV)
 	}
-	if f.Dense() || f.Pooled() {
+	if f.Dense() {
 		return p, chosen
 	}
-	if (p.KV == "fp8" || p.KV == FP8Row656.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {
-		p.Prefill, p.PrefillWhy = SparseFlat.String(), gatheredReason(on)
+	if (p.KV == "fp8" || p.KV == narrow.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {
+		p.Prefill, p.PrefillWhy = SparseFlat.String(), gatheredReason(on, f)
 		chosen = append(chosen, "--prefill "+p.Prefill)
 	}
 	return p, chosen
 }
 
 // gatheredReason quotes the times of a prompt with gathered rows and with rows that are read in place.
-func gatheredReason(on *Hardware) string {
+func gatheredReason(on *Hardware, f Family) string {
 	times, gathered := on.costs(), cost.H200().GPU.Prompt
-	inPlace := times.Decodes[len(times.Decodes)-1]
+	inPlace, with := times.Decodes[len(times.Decodes)-1], ""
+	if f.Pooled() {
+		with = fmt.Sprintf(" (measured with the %d-byte rows of DeepSeek-V3.2)", FP8Row656.BytesPerToken())
+	}
 	return fmt.Sprintf("a GPU's default over FP8 rows: %sattention of a row with %d heads takes %v us over gathered "+
-		"rows, %.2f in place", times.source(), cost.DecodeHeads, gathered, inPlace.Whole/float64(inPlace.Rows))
+		"rows, %.2f in place%s", times.source(), cost.DecodeHeads, gathered, inPlace.Whole/float64(inPlace.Rows), with)
 }

@@ -29,6 +29,7 @@ func shapes(t *testing.T, p *Plan) string {
 func TestArraysOfAPass(t *testing.T) {
 	v32, v4, v41 := newSetup(t, "cpu"), newSetup(t, "cpu", family(t, "deepseek_v4")),
 		newSetup(t, "cpu", family(t, "deepseek_v41"))
+	pools := newSetup(t, "cpu", family(t, "glm5_next"), kv("fp8"), kernelsOf("sparse-flat", ""))
 	spark := newSetup(t, "cpu", family(t, "deepseek_v4-flash-0731"))
 	with := func(b Batch, f func(b *Batch)) Batch { f(&b); return b }
 	next := func(b *Batch) { b.Pass = PassDraft }
@@ -62,6 +63,10 @@ func TestArraysOfAPass(t *testing.T) {
 		{"choices", v32, with(extend(7), choices),
 			"token_ids 7x1, positions 7x1, row_requests 7x1, slots 7x1, lengths 7x1, gather_slots 7x1, " +
 				"gather_start 7x1, record_rows 3x1, replay_mixed 2x1, replay_experts 2x464, replay_weights 2x464"},
+		{"pools, a prompt over gathered rows", pools, extendOver(5, 3000),
+			"token_ids 5x1, positions 5x1, row_requests 5x1, slots 5x1, lengths 5x1, groups 5x1, kept 5x1, " +
+				"keep_rows 5x1, page_table 1x16, gather_slots 3005x1, gather_start 5x1, group_slots 751x1, " +
+				"group_start 5x1, close_sources 1x4, close_slots 1x1, state_rows 5x1, snapshots 5x1, state_spans 1x6"},
 		{"V4, a prompt", v4, extendOver(9, 3000),
 			"token_ids 9x1, positions 9x1, row_requests 9x1, slots 9x1, window_lengths 9x1, window_indices 9x128, " +
 				"page_table 1x16, gather_slots 136x1, window_start 9x1, groups 9x1, kept 9x1, group_start 9x1, " +

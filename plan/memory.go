@@ -38,8 +38,11 @@ func (c *held) bytes(l load) int64 {
 }
 
 // latentRowBytes returns the bytes of one gathered row of the absorbed form.
-func latentRowBytes(kv DType) int64 {
-	if kv == F32 {
+func latentRowBytes(m *Model, kv DType) int64 {
+	switch {
+	case m.Pooled():
+		return int64(BF16Row1024.BytesPerToken())
+	case kv == F32:
 		return int64(F32Row2304.BytesPerToken())
 	}
 	return int64(BF16Row1152.BytesPerToken())
@@ -56,7 +59,7 @@ func upProjectedBytes(m *Model, kv DType) int64 {
 
 // denseBytes returns the memory of a dense call over the given number of gathered keys.
 func denseBytes(m *Model, kv DType, keys int64) int64 {
-	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
+	return keys * (latentRowBytes(m, kv) + upProjectedBytes(m, kv))
 }
 
 // Sparse attention of the sm90 kernels cuts the keys of a row into segments and stores a partial result for each
@@ -189,7 +192,7 @@ func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 		c.gatherRow = int64(FP8Row576.BytesPerToken())
 		c.gatherFixed = int64(cfg.Model.K * FP8Row576.BytesPerToken())
 	case s.Convert.Gathers():
-		c.gatherRow = latentRowBytes(cfg.KV)
+		c.gatherRow = latentRowBytes(&cfg.Model, cfg.KV)
 	}
 	if s.Form == FormDenseMHA {
 		c.attendKey = upProjectedBytes(&cfg.Model, cfg.KV)

@@ -35,7 +35,7 @@ func TestLimitsAndMemory(t *testing.T) {
 		want(t, "accumulator row", accumulatorRow(64), 64*(512+1)*4)
 	})
 	t.Run("a bf16 gather of 131072 keys is 144 MiB", func(t *testing.T) {
-		want(t, "bytes", 131072*latentRowBytes(BF16), 144*mib)
+		want(t, "bytes", 131072*latentRowBytes(&Model{Family: DeepSeekV32}, BF16), 144*mib)
 	})
 	t.Run("dense up-projection of 131072 keys and 16 heads is 1.25 GiB", func(t *testing.T) {
 		want(t, "bytes", 131072*upProjectedBytes(&v32, BF16), 1280*mib)
@@ -92,6 +92,16 @@ func TestLimitsAndMemory(t *testing.T) {
 		whole := newSetup(t, "sm90").resolve(t)
 		want(t, "bf16 rows stay whole", heldBy(&whole, sparrowCatalogue.Entry(SparseFlat), &build(t, whole,
 			decode(9)).Segments[0], 64).attendRow, 0)
+	})
+	t.Run("gathered rows of pools have 1024 bytes, up to the capacity of a launch", func(t *testing.T) {
+		cfg := newSetup(t, "sm90", family(t, "glm5_next"), kv("fp8"), kernelsOf("sparse-flat", "")).resolve(t)
+		const selected = (4*512 + 3) * 4 // bytes of the slots of a row
+		s := only(t, build(t, cfg, extendOver(300, 9000)))
+		want(t, "bytes", s.TransientBytes, 300*selected+9300*1024)
+		b := Batch{Mode: ModeExtend, Requests: repeat(4, ExtendRequest(50, 100_000))}
+		s = only(t, build(t, cfg, b))
+		want(t, "launches", len(s.Launches), 4)
+		want(t, "bytes of a launch", s.TransientBytes, 50*selected+100_050*1024)
 	})
 	t.Run("scores are as wide as the longest request", func(t *testing.T) {
 		b := NewBatch(ModeExtend, ExtendRequest(100, 3000), ExtendRequest(100, 4000))

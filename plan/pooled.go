@@ -64,6 +64,9 @@ func (r *resolver) pooled() {
 func (w *Builder) pooledInputs() {
 	n := gathered{light: closingPairs(w, poolTokens)}
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
+		if s.Convert.Gathers() {
+			l.Gather = next(&n.rows, r.keys)
+		}
 		if s.Indexer.Kind == IndexerRagged {
 			l.Index = next(&n.groups, r.groups)
 		}
@@ -78,6 +81,10 @@ func (w *Builder) pooledArrays(n *gathered) {
 		p.each(HiddenRows)
 	}
 	p.array(PageTable, p.Requests, p.TablePages)
+	p.array(GatherSlots, n.rows, 1)
+	if n.rows > 0 {
+		p.each(GatherStart)
+	}
 	p.array(GroupSlots, n.groups, 1)
 	if n.groups > 0 {
 		p.each(GroupStart)
@@ -118,6 +125,12 @@ func (c *Config) splitOf(s *Segment) KeySplit {
 		return SplitWhole
 	}
 	return c.SplitKeys
+}
+
+// capsKeys reports whether requests share a launch of a segment only while the sum of their keys is at most C, because
+// the launch holds every key: the dense form, and gathered rows of pooled models, whose contexts are long.
+func (c *Config) capsKeys(s *Segment) bool {
+	return s.Form == FormDenseMHA || c.Model.Pooled() && s.Convert.Gathers()
 }
 
 // pooledScratch is like sparseScratch, for a row that attends to the tokens of its selected pools. For bf16 rows,

@@ -17,7 +17,7 @@ type slicer struct {
 	s       *Segment
 	held    held
 	limit   int   // rows per launch
-	keyCap  int   // keys per launch, dense form
+	keyCap  int   // keys per launch (Config.capsKeys)
 	reserve int64 // bytes per launch, math.MaxInt64 for no bound
 	grain   int   // launches start at row numbers that are multiples of grain
 	chunk   int64 // maximum score rows at a time
@@ -51,7 +51,7 @@ func (w *Builder) slice(s *Segment) error {
 			Supported: fmt.Sprintf("%d rows per launch: %s", sl.limit, s.Limit), Try: "slicing on"}
 	}
 	s.RowsPerLaunch = sl.limit
-	if s.Form == FormDenseMHA {
+	if w.cfg.capsKeys(s) {
 		sl.keyCap = w.cfg.C
 	}
 	if w.cfg.MaxTransient > 0 {

@@ -47,6 +47,7 @@ func TestSparrowPlans(t *testing.T) {
 	block := ours("sm90", kv("fp8"))
 	raw := ours("sm90", kv("fp8-576"))
 	flat8 := ours("sm90", kv("fp8"), kernelsOf("sparse-flat", ""))
+	pools8 := ours("sm90", family(t, "glm5_next"), kv("fp8"), kernelsOf("sparse-flat", ""))
 	v4 := ours("sm90", family(t, "deepseek_v4"))
 	v4Paged := ours("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff }))
 	off := wish(func(p *Policy) { p.Dense = SwitchOff })
@@ -158,6 +159,15 @@ func TestSparrowPlans(t *testing.T) {
 		{"34 a flat prefill over raw rows gathers them", ours("sm90", kv("fp8-576"), kernelsOf("sparse-flat", "")),
 			extendOver(10, 9000),
 			"sparse-prefill 10: sparse-mla sparse-flat fp8-576 gather-bf16 ragged ragged heads 64 launches [10]"},
+		{"a flat prefill over rows of pools gathers them, also those of rows without scores", pools8, extend(2100),
+			"short-prefill 2051: sparse-mla sparse-flat fp8-528 gather-bf16 ragged k-only-with-indices heads 64 " +
+				"launches [2051]\n" +
+				"sparse-prefill 49: sparse-mla sparse-flat fp8-528 gather-bf16 ragged ragged heads 64 launches [49]"},
+		{"requests with many gathered keys have launches of their own", pools8,
+			NewBatch(ModeExtend, ExtendRequest(30, 100_000), ExtendRequest(20, 31_022), ExtendRequest(10, 5000)),
+			"sparse-prefill 60: sparse-mla sparse-flat fp8-528 gather-bf16 ragged ragged heads 64 launches [50 10]"},
+		{"decodes read rows of pools in place", pools8, decode(9000),
+			"decode 1: sparse-mla sparse-pools fp8-528 none paged paged-split heads 64 launches [1]"},
 		{"35 auto over bf16 is flat", ours("sm90", kernelsOf("auto", "")), extendOver(10, 9000),
 			"sparse-prefill 10: sparse-mla sparse-flat bf16-1152 none paged ragged heads 64 launches [10]"},
 		{"36 auto over fp8 is block", ours("sm90", kv("fp8"), kernelsOf("auto", "")), extendOver(10, 9000),

@@ -52,6 +52,8 @@ func TestTableOfPlans(t *testing.T) {
 		{"sm90", "glm5_next", 1, 0, plan.Policy{Speculation: plan.Speculation{Tokens: 3}},
 			[]string{"extend:3000+70", "decode:2x6000", "verify:3:2x9000"}},
 		{"cpu", "glm5_next", 1, 0, plan.Policy{}, []string{"extend:3000", "decode:2x6000"}},
+		{"sm90", "glm5_next", 1, 0, plan.Policy{KV: "fp8", Prefill: "sparse-flat"},
+			[]string{"mixed:extend:3000+70,50/decode:6000", "extend:2x90+70000"}},
 		{"sm80", "deepseek_v32", 1, 0, plan.Policy{}, []string{"extend:3000", "decode:2x6000", "verify:2:3000"}},
 		{"sm120", "glm-5", 1, 0, plan.Policy{}, []string{"decode:2x6000"}},
 		{"sm120", "deepseek_v4", 1, 0, plan.Policy{}, []string{"extend:3000"}},

@@ -39,17 +39,20 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 }
 
-// GLM-5.3-Flash on a GPU agrees with the reference device in both layouts, with default and with deterministic
-// arithmetic. Prompts are whole or in chunks around the boundaries of pools and of 64 positions.
+// GLM-5.3-Flash on a GPU agrees with the reference device in both layouts, over rows in place, over gathered rows and
+// with deterministic arithmetic. Prompts are whole or in chunks around the boundaries of pools and of 64 positions.
 func TestGPUOracleNext(t *testing.T) {
 	gpu.Need(t)
 	dir := unpacked(t, glmNext)
-	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "fp8", Deterministic: true}} {
+	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "fp8", Prefill: "sparse-flat"},
+		{KV: "fp8", Deterministic: true}} {
 		for _, chunk := range []int{0, 127} {
 			onGPUFrom(t, dir, glmNext, p, chunk, nil)
 		}
 	}
-	onGPUFrom(t, dir, glmNext, plan.Policy{KV: "fp8"}, 3, []string{"short"})
+	for _, prefill := range []string{"", "sparse-flat"} {
+		onGPUFrom(t, dir, glmNext, plan.Policy{KV: "fp8", Prefill: prefill}, 3, []string{"short"})
+	}
 }
 
 // DeepSeek-V4.1 on a GPU agrees with the reference device, with whole prompts and with chunks that cut pairs, windows
@@ -140,6 +143,9 @@ func onGPUFrom(t *testing.T, dir, name string, p plan.Policy, chunk int, cases [
 	what := fmt.Sprintf("%s/%s/chunks of %d", name, p.KV, chunk)
 	if p.Deterministic {
 		what += ", deterministic"
+	}
+	if p.Prefill != "" {
+		what += ", prefill " + p.Prefill
 	}
 	t.Run(strings.TrimPrefix(what, "/"), func(t *testing.T) {
 		t.Parallel()

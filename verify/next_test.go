@@ -146,7 +146,8 @@ func TestNextDraftingLayer(t *testing.T) {
 func TestNextQuantised(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	m := openPath(t, dir, "cpu", kernel.Options{})
-	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "bf16", ExactIndex: true}} {
+	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "fp8", Prefill: "sparse-flat"},
+		{KV: "bf16", ExactIndex: true}} {
 		r := run(t, dir, m, p, 100)
 		for _, c := range r.Cases {
 			if r.Exact || c.MaxError < 2e-3 {

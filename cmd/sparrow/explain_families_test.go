@@ -60,6 +60,18 @@ func TestExplainEveryFamily(t *testing.T) {
 		{"--family glm5_next --batch extend:100+2000",
 			"short-prefill 51: sparse-mla sparse-pools bf16-1024 none paged k-only-with-indices heads 64\n" +
 				"sparse-prefill 49: sparse-mla sparse-pools bf16-1024 none paged ragged heads 64"},
+		{"--family glm5_next --hw sm90 --batch mixed:extend:100+2000/decode:9000",
+			"short-prefill 51: sparse-mla sparse-flat fp8-528 gather-bf16 ragged k-only-with-indices heads 64\n" +
+				"sparse-prefill 49: sparse-mla sparse-flat fp8-528 gather-bf16 ragged ragged heads 64\n" +
+				"decode 1: sparse-mla sparse-pools fp8-528 none paged paged-split heads 64 cut 512"},
+		{"--family glm5_next --hw sm90 --prefill sparse-pools --batch extend:10+9000",
+			"sparse-prefill 10: sparse-mla sparse-pools fp8-528 none paged ragged heads 64 cut whole"},
+		{"--family glm5_next --hw sm90 --deterministic --batch extend:10+9000",
+			"sparse-prefill 10: sparse-mla sparse-pools fp8-528 none paged ragged heads 64 cut whole"},
+		{"--family glm5_next --hw sm90 --deterministic --prefill sparse-flat", "refused E13"},
+		{"--family glm5_next --hw sm90 --kv bf16 --prefill sparse-flat", "refused E03"},
+		{"--family glm5_next --kv fp8 --batch extend:10+9000",
+			"sparse-prefill 10: sparse-mla sparse-pools fp8-528 none paged ragged heads 64"},
 		{"--family glm5_next --hw sm90 --batch decode:2051",
 			"decode 1: sparse-mla sparse-pools fp8-528 none paged paged-split heads 64 short cut 512"},
 		{"--family glm5_next --hw sm90 --batch decode:2052",

@@ -10,6 +10,7 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/step"
+	"sparrow/internal/testmodel"
 	"sparrow/plan"
 )
 
@@ -191,7 +192,10 @@ func wideFolder(t testing.TB) string {
 func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 	wide := families[0]
 	wide.name, wide.checkpoint = "deepseek_v32 with a wide vocabulary", wideFolder
-	for _, f := range append(planned(), wide) {
+	pools := modelFamily{"glm5_next", testmodel.NextDraft, []plan.Policy{{KV: "bf16"},
+		{KV: "fp8", Prefill: "sparse-flat"}, {KV: "fp8", Prefill: "sparse-flat", MaxTransient: 4 << 20}},
+		promptsAndDecodes}
+	for _, f := range append(planned(), wide, pools) {
 		t.Run(f.name, func(t *testing.T) {
 			rec := recorded(t, f.checkpoint(t))
 			m, keeps := rec.Model, keepsOf(rec)

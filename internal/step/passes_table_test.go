@@ -47,13 +47,19 @@ func TestTableOfPasses(t *testing.T) {
 		works []step.Work
 	}
 	for _, m := range []struct {
-		name, config, kv string
-		passes           []pass
+		name, config string
+		policy       plan.Policy
+		passes       []pass
 	}{
-		{"deepseek_v32", fmt.Sprintf(v32Layers, 2, 1, 2048), "fp8-656", []pass{{"two decodes", decode(2, 4000)},
-			{"a short decode", decode(1, 100)}, {"a prompt", prompt(90, 2500)}, {"drafts", verify}}},
-		{"deepseek_v4", v4, "fp8", []pass{{"a decode", decode(1, 3840)}, {"a prompt", prompt(130, 256)}}},
-		{"glm5_next", next, "fp8", []pass{{"a decode", decode(1, 3840)}, {"a prompt", prompt(90, 3840)}}},
+		{"deepseek_v32", fmt.Sprintf(v32Layers, 2, 1, 2048), plan.Policy{KV: "fp8-656"}, []pass{
+			{"two decodes", decode(2, 4000)}, {"a short decode", decode(1, 100)}, {"a prompt", prompt(90, 2500)},
+			{"drafts", verify}}},
+		{"deepseek_v4", v4, plan.Policy{KV: "fp8"}, []pass{{"a decode", decode(1, 3840)},
+			{"a prompt", prompt(130, 256)}}},
+		{"glm5_next", next, plan.Policy{KV: "fp8"}, []pass{{"a decode", decode(1, 3840)},
+			{"a prompt", prompt(90, 3840)}}},
+		{"glm5_next", next, plan.Policy{KV: "fp8", Prefill: "sparse-flat"}, []pass{
+			{"a prompt over gathered rows", prompt(90, 3840)}}},
 	} {
 		c, err := synth.New("layers", []byte(m.config), synth.Options{Seed: 1, DType: synth.FP8})
 		dir := t.TempDir()
@@ -68,7 +74,7 @@ func TestTableOfPasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newBench(t, loadOn(t, dir, dev), plan.Policy{KV: m.kv})
+		b := newBench(t, loadOn(t, dir, dev), m.policy)
 		b.run.Close()
 		if b.run, err = step.New(b.m, b.cfg, step.Limits{Rows: 256, Requests: 4, Context: 8192,
 			GraphBytes: -1}); err != nil {

@@ -103,6 +103,15 @@ func testSpread(p *pair) {
 	p.exactly("places", out.dev.Slice(0, 3), []int32{24, 25, 26, 27, 8, 9, 10, 11, 12, 13, -1,
 		4, 5, 6, 7, -1, -1, -1, -1, -1, -1, -1, 0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1})
 	p.exactly("numbers", lens.dev.Slice(0, 3), []int32{10, 4, 3})
+	offset := p.ints(3, 1, []int32{100, 0, 7})
+	p.each(func(s side) error {
+		a := args(s, 3)
+		a.Table, a.TableRow, a.PageTokens, a.Offset = kernel.Tensor{}, kernel.Tensor{}, 0, s.of(offset)
+		return kernel.Do(s, a)
+	})
+	p.exactly("places by offset", out.dev.Slice(0, 3), []int32{100, 101, 102, 103, 108, 109, 110, 111, 112, 113, -1,
+		4, 5, 6, 7, -1, -1, -1, -1, -1, -1, -1, 7, 8, 9, -1, -1, -1, -1, -1, -1, -1, -1})
+	p.exactly("numbers by offset", lens.dev.Slice(0, 3), []int32{10, 4, 3})
 	if err := kernel.Do(p.dev, args(p.target(), 4)); err == nil {
 		p.Error("a pool that the row sees only in part was accepted")
 	}

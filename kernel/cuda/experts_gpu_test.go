@@ -281,7 +281,8 @@ func TestGPUManyExpertsEqualTheHost(t *testing.T) {
 	}
 }
 
-// Routing in the launch that sorts the rows gives the choices, order and codes of two separate launches.
+// Routing in the launch that sorts the rows gives the choices, order and codes of two separate launches. The order is
+// that of the host, whether rows of choices are adjacent or not.
 func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 	g := onGPU(t)
 	rng := rand.New(rand.NewPCG(4, 3))
@@ -289,6 +290,7 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 		shape := ExpertShape{Experts: experts, Hidden: 272, Inner: 16}
 		for _, rows := range []int32{1, 2, 3, 17, 64, 100, 515} {
 			top := min(6+rows%11, 16)
+			wide := top + 1 - rows%2 // entries between rows of choices
 			logits, bias := make([]float32, rows*experts), make([]float32, experts)
 			for i := range logits {
 				logits[i] = float32(rng.NormFloat64())
@@ -299,15 +301,15 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 			x := upload(g, randomBF16(rng, int(rows*shape.Hidden)))
 			var got [2][]byte
 			for i := range got {
-				ids, weights := g.poisoned(4*int64(rows*top)), g.poisoned(4*int64(rows*top))
+				ids, weights := g.poisoned(4*int64(rows*wide)), g.poisoned(4*int64(rows*top))
 				scratch, faults := g.poisoned(shape.ScratchBytes(rows, top)), g.faultWord()
 				e := Experts{Shape: shape, Packed: PackedExperts{x, x, x, x}, X: x, Out: x, IDs: ids, Weights: weights,
 					Faults: faults, Scratch: scratch, XStride: int64(shape.Hidden), OutStride: int64(shape.Hidden),
-					IDStride: int64(top), WeightStride: int64(top), Rows: rows, Top: top}
+					IDStride: int64(wide), WeightStride: int64(top), Rows: rows, Top: top}
 				a, err := e.Encode()
 				check(t, err)
 				route := RouteArgs{Logits: upload(g, logits), Bias: upload(g, bias), IDs: ids, Weights: weights,
-					Faults: faults, LogitStride: int64(experts), IDStride: int64(top), WeightStride: int64(top),
+					Faults: faults, LogitStride: int64(experts), IDStride: int64(wide), WeightStride: int64(top),
 					Rows: rows, Experts: experts, Top: top, Groups: 1, KeepGroups: 1, Normalize: 1, Scale: 1.5, Root: 1}
 				if i == 0 {
 					check(t, RouteExperts(g.k, g.s, &route))
@@ -320,12 +322,23 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 				for _, m := range []struct {
 					at    Ptr
 					bytes int64
-				}{{ids, 4 * int64(rows*top)}, {weights, 4 * int64(rows*top)}, {a.Order, 4 * int64(rows*top)},
+				}{{ids, 4 * int64(rows*wide)}, {weights, 4 * int64(rows*top)}, {a.Order, 4 * int64(rows*top)},
 					{a.Codes, int64(rows * shape.Hidden)}, {a.Totals, 12}, {a.List, 16 * int64(listed)}} {
 					got[i] = append(got[i], g.download(m.at, m.bytes)...)
 				}
 				if f := g.faults(faults); f != 0 {
 					t.Errorf("fault %d", f)
+				}
+			}
+			var pairs []int32
+			for i := range rows * top {
+				at := 4 * (i/top*wide + i%top)
+				pairs = append(pairs, int32(binary.LittleEndian.Uint32(got[1][at:])))
+			}
+			order := got[1][4*rows*(wide+top):]
+			for i, p := range expect.SortPairs(pairs, experts) {
+				if got := int32(binary.LittleEndian.Uint32(order[4*i:])); got != p {
+					t.Fatalf("%d experts, %d rows of %d: place %d holds pair %d, want %d", experts, rows, top, i, got, p)
 				}
 			}
 			if !bytes.Equal(got[0], got[1]) {
@@ -364,7 +377,11 @@ func TestGPUExpertRowsAreQuantisedAsOnTheHost(t *testing.T) {
 	for _, mode := range []num.ScaleMode{num.ScalePow2, num.ScaleF32} {
 		b := r.batch(11, 1)
 		b.x = randomBF16(r.rng, len(b.x))
-		clear(b.x[336 : 2*336]) // a row of zeros
+		clear(b.x[336 : 2*336])             // a row of zeros
+		for i := range b.x[2*336 : 8*336] { // all finite values; the blocks of a row have different exponents
+			b.x[2*336+i] = uint16(r.rng.Uint32()&0x807F | (r.rng.Uint32N(128)+uint32(i/112%128)*3)%255<<7)
+		}
+		copy(b.x[9*336:], []uint16{0x7F80, 0xFF80, 0x7FC1, 0xFFC1, 0x8000, 0x0001, 0x7F7F})
 		_, a := r.run(b, 0, mode)
 		codes, scales := r.download(a.Codes, 11*336), r.download(a.CodeScales, 11*3*4)
 		want := make([]byte, 128)

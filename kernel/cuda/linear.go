@@ -102,8 +102,9 @@ type MeanStreamsArgs struct {
 type SpreadPoolsArgs struct {
 	Pools        Ptr   // i32 [Rows, Columns]: ascending, then -1
 	Seen         Ptr   // i32 [Rows]: tokens that a row may attend to
-	Table        Ptr   // i32 [Tables, TableStride] pages
+	Table        Ptr   // i32 [Tables, TableStride] pages, or zero
 	TableRows    Ptr   // i32 [Rows]
+	Offsets      Ptr   // i32 [Rows]: added to a token when there is no table
 	Out          Ptr   // i32 [Rows, Columns*Pool+Pool-1]: slots of tokens, then -1
 	Lengths      Ptr   // i32 [Rows]
 	Faults       Ptr   // one u32 of fault bits, or zero
@@ -239,6 +240,9 @@ func delta(k *Kernels, s *Stream, kernel string, blocks uint32, a *DeltaArgs) er
 		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
 }
 
+// With more than gatedFewBlocks blocks of eight heads, a warp computes up to gatedTogether heads at a time.
+const gatedFewBlocks, gatedTogether = 1024, 4
+
 // GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
 func GatedNorm(k *Kernels, s *Stream, a *GatedNormArgs) error {
 	c := checks{kernel: "gated_norm"}
@@ -257,6 +261,9 @@ func GatedNorm(k *Kernels, s *Stream, a *GatedNormArgs) error {
 	if blocks > maxGrid {
 		c.fail("%d rows of %d heads are more than %d heads in all: launch fewer "+
 			"rows", a.Rows, a.Heads, int64(maxGrid)*longRows)
+	}
+	if blocks > gatedFewBlocks {
+		blocks = max(gatedFewBlocks, (blocks+gatedTogether-1)/gatedTogether)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
@@ -285,29 +292,34 @@ func MeanStreams(k *Kernels, s *Stream, a *MeanStreamsArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: min(rowBlocks(a.Hidden, portableThreads), 64)}, a)
 }
 
-// SpreadPools converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a
-// token beyond the page table, sets faultPosition.
+// SpreadPools converts pools to the slots of their tokens in a paged cache, or to rows of gathered keys. A pool with
+// tokens that the row may not attend to, or a token beyond the page table, sets faultPosition.
 func SpreadPools(k *Kernels, s *Stream, a *SpreadPoolsArgs) error {
 	c := checks{kernel: "spread_pools"}
 	for _, t := range [...]struct {
 		name string
 		at   Ptr
-	}{{"pools", a.Pools}, {"seen", a.Seen}, {"table", a.Table}, {"table rows", a.TableRows}, {"out", a.Out},
-		{"lengths", a.Lengths}} {
+	}{{"pools", a.Pools}, {"seen", a.Seen}, {"out", a.Out}, {"lengths", a.Lengths}} {
 		c.memory(t.name, t.at, 4)
 	}
 	c.positive("pool", a.Pool)
 	c.positive("columns", a.Columns)
-	c.positive("page tokens", a.PageTokens)
-	c.count("table columns", a.TableColumns)
-	c.count("tables", a.Tables)
+	if a.Table != 0 {
+		c.memory("table", a.Table, 4)
+		c.memory("table rows", a.TableRows, 4)
+		c.positive("page tokens", a.PageTokens)
+		c.count("table columns", a.TableColumns)
+		c.count("tables", a.Tables)
+		c.multiple("table stride", a.TableStride, 1, int64(a.TableColumns))
+	} else {
+		c.memory("offsets", a.Offsets, 4)
+	}
 	width := int64(a.Columns)*int64(a.Pool) + int64(a.Pool) - 1
 	if width > math.MaxInt32 {
 		c.fail("%d pools of %d tokens are more than %d places: launch fewer rows", a.Columns, a.Pool, math.MaxInt32)
 	}
 	c.multiple("pool stride", a.PoolStride, 1, int64(a.Columns))
 	c.multiple("out stride", a.OutStride, 1, width)
-	c.multiple("table stride", a.TableStride, 1, int64(a.TableColumns))
 	c.count("rows", a.Rows)
 	return runRows(k, s, &c, a.Rows, 1, a)
 }

@@ -65,6 +65,13 @@ type LinearWeights struct {
 	ALog, Bias, Norm kernel.Tensor // f32 [1, heads], [1, heads*128], [1, 128]
 }
 
+// Join calls kernel.Joiner with the index matrices that multiply rows of the layer into adjacent columns.
+func (w *IndexWeights) Join(j kernel.Joiner) error { return j.Join(w.K, w.Gate) }
+
+// Join calls kernel.Joiner with the matrices that multiply rows of the layer into adjacent columns. The results of Beta
+// are float32, those of the others are activations, so Beta is not joined.
+func (w *LinearWeights) Join(j kernel.Joiner) error { return j.Join(w.Q, w.K, w.V, w.FA, w.GA) }
+
 // Cache is the paged memory of one layer: latent rows and keys of pools, or snapshots of the states of a linear layer.
 type Cache struct {
 	Main, Index kernel.Pool
@@ -116,7 +123,7 @@ type Pass struct {
 // linearSpace is the memory of a layer of linear attention.
 type linearSpace struct {
 	z, c   kernel.Tensor // [T, 3*width]: q, k and v before and after the convolution
-	fa, ga kernel.Tensor // [T, 128]
+	fa, ga kernel.Tensor // [T, 128]; z, fa and ga are columns of one tensor, in this order
 	f      kernel.Tensor // f32 [T, width]
 	g      kernel.Tensor // [T, width]
 	beta   kernel.Tensor // f32 [T, heads]
@@ -132,6 +139,8 @@ type launch struct {
 	space            attn.IndexSpace
 	absorbed, latent kernel.Tensor // queries and outputs in latent space
 	indices, lens    kernel.Tensor // i32 [n, tokens] and [n, 1]: slots of tokens to attend to, and their number
+	gather           kernel.Tensor // i32 [keys, 1]: slots of the rows that the launch gathers
+	workspace        kernel.Pool   // gathered rows: one page, in bf16; not given if rows are read in place
 }
 
 // Layouts are the byte layouts of a cache.
@@ -179,8 +188,10 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 
 func (x *linearSpace) arrange(a *Attention, mem *kernel.Arena, rows int) {
 	w := a.params.linearWidth()
-	x.z, x.c = mem.Take(a.act, rows, 3*w), mem.Take(a.act, rows, 3*w)
-	x.fa, x.ga = mem.Take(a.act, rows, kernel.DeltaDim), mem.Take(a.act, rows, kernel.DeltaDim)
+	const d = kernel.DeltaDim
+	first := mem.Take(a.act, rows, 3*w+2*d) // in the order of LinearWeights.Join
+	x.z, x.fa, x.ga = first.Columns(0, 3*w), first.Columns(3*w, 3*w+d), first.Columns(3*w+d, 3*w+2*d)
+	x.c = mem.Take(a.act, rows, 3*w)
 	x.f, x.g = mem.Take(kernel.F32, rows, w), mem.Take(a.act, rows, w)
 	x.beta, x.o = mem.Take(kernel.F32, rows, a.params.LinearHeads), mem.Take(a.act, rows, w)
 }
@@ -207,7 +218,17 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 	mem.Reset(mark)
 	x.absorbed, x.latent = mem.Take(s.act, n, d.Heads*d.Row()), mem.Take(s.act, n, d.Heads*d.Latent)
 	x.indices, x.lens = mem.Take(kernel.I32, n, s.params.TopK*Pool+Pool-1), mem.Take(kernel.I32, n, 1)
-	return x, nil
+	switch g.Convert {
+	case plan.ConvertNone:
+	case plan.ConvertGatherBF16:
+		keys := l.Gather.Count
+		x.gather = s.gather.Slice(l.Gather.First, l.Gather.End())
+		x.workspace = kernel.Pool{Mem: mem.Take(kernel.U8, 1, layout.NopeBF16{}.PageBytes(keys)),
+			Layout: layout.BF16Row1024, PageTokens: keys}
+	default:
+		err = fmt.Errorf("hybrid: sparse attention does not support conversion %v", g.Convert)
+	}
+	return x, err
 }
 
 // Layer computes the attention of a layer with an indexer for x, normalised rows of the pass in plan order. The output
@@ -275,7 +296,7 @@ func (s *Pass) store(layer int, w *Weights, c Cache) {
 }
 
 // sparse selects pools and computes attention in latent space over the tokens of these pools, and over the tokens after
-// the last complete pool.
+// the last complete pool: over rows of the cache, or over rows that the launch gathers.
 func (s *Pass) sparse(l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	s.index.Select(s.list, &attn.Selection{
@@ -287,11 +308,25 @@ func (s *Pass) sparse(l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	s.tap.Replace(s.list, s.selected)
 	d := s.params.Dims
 	s.list.Add(kernel.AbsorbArgs{Out: l.absorbed, Q: rows(s.query), KVB: w.KVB, Dims: d})
-	s.list.Add(kernel.SpreadArgs{Out: l.indices, Lens: l.lens, Pools: rows(s.selected), Seen: rows(s.lens),
-		Table: s.table, TableRow: rows(s.request), PageTokens: c.Main.PageTokens, Pool: Pool})
-	s.list.Add(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: c.Main, Indices: l.indices, Lens: l.lens,
+	spread := kernel.SpreadArgs{Out: l.indices, Lens: l.lens, Pools: rows(s.selected), Seen: rows(s.lens), Pool: Pool}
+	pool := c.Main
+	if l.workspace.Mem.Given() {
+		pool, spread.Offset = l.workspace, rows(s.start)
+		s.list.Add(kernel.GatherArgs{Out: rowsOf(pool), Slots: l.gather, Pool: c.Main})
+	} else {
+		spread.Table, spread.TableRow, spread.PageTokens = s.table, rows(s.request), pool.PageTokens
+	}
+	s.list.Add(spread)
+	s.list.Add(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: pool, Indices: l.indices, Lens: l.lens,
 		Heads: d.Heads, Scale: s.params.Scale, SplitKeys: l.segment.SplitKeys.Keys()})
 	s.list.Add(kernel.ExpandArgs{Out: rows(s.out), U: l.latent, KVB: w.KVB, Dims: d})
+}
+
+// rowsOf returns the rows of a workspace: bf16 [keys, 512].
+func rowsOf(p kernel.Pool) kernel.Tensor {
+	t := p.Mem
+	t.DType, t.Rows, t.Cols, t.Stride = kernel.BF16, p.PageTokens, layout.LatentDim, layout.LatentDim
+	return t
 }
 
 // Linear writes the attention output of a linear layer for x to out.

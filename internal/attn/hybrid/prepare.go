@@ -32,6 +32,8 @@ type inputArrays[T any] struct {
 	request, position, slots, lens T // [T, 1]
 	groups, kept, groupStart       T // [T, 1]: complete pools, selected pools, first gathered key of the request
 	groupSlots                     T // slots of gathered keys of all launches, launch by launch
+	start                          T // [T, 1]: first gathered row of the request
+	gather                         T // slots of gathered rows of all launches, launch by launch
 	table                          T // [requests, width]
 	closeSources                   T // [n, 4]
 	closeSlots                     T // [n, 1]
@@ -43,7 +45,8 @@ type inputArrays[T any] struct {
 func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
 	return inputArrays[T]{request: array(plan.RowRequests), position: array(plan.Positions), slots: array(plan.Slots),
 		lens: array(plan.Lengths), groups: array(plan.Groups), kept: array(plan.Kept),
-		groupStart: array(plan.GroupStart), groupSlots: array(plan.GroupSlots), table: array(plan.PageTable),
+		groupStart: array(plan.GroupStart), groupSlots: array(plan.GroupSlots), start: array(plan.GatherStart),
+		gather: array(plan.GatherSlots), table: array(plan.PageTable),
 		closeSources: array(plan.CloseSources), closeSlots: array(plan.CloseSlots), keep: array(plan.KeepRows),
 		stateRows: array(plan.StateRows), snapshots: array(plan.Snapshots), spans: array(plan.StateSpans)}
 }
@@ -65,6 +68,7 @@ func (s *Pass) Prepare(b *Batch, block attn.Block) error {
 	*f = filler{inputArrays: inputArraysOf(block.Array), batch: b, width: s.plan.TablePages, rowAt: f.rowAt[:0],
 		rowBase: f.rowBase[:0]}
 	clear(f.groupStart)
+	clear(f.start)
 	b.FillTable(f.table, b.Tables, 0)
 	for r := range b.Batch.Batch.Requests {
 		f.rowBase = append(f.rowBase, len(f.rowAt))
@@ -121,15 +125,18 @@ func (f *filler) place(r, p, ratio int) int32 {
 	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
 }
 
-// launch lists the keys that a launch gathers.
+// launch lists the rows and the keys that a launch gathers.
 func (f *filler) launch(g *plan.Segment, l *plan.Launch) {
-	if l.Index.Count == 0 {
-		return
-	}
 	first, last := attn.LaunchRows(g, l)
-	attn.Gather{Request: f.request, Lens: f.groups, Start: f.groupStart}.Fill(
-		f.groupSlots[l.Index.First:l.Index.End()], first, last,
-		func(r, i int) int32 { return f.place(r, i*Pool, Pool) })
+	if l.Gather.Count > 0 {
+		attn.Gather{Request: f.request, Lens: f.lens, Start: f.start}.Fill(f.gather[l.Gather.First:l.Gather.End()],
+			first, last, func(r, i int) int32 { return f.place(r, i, 1) })
+	}
+	if l.Index.Count > 0 {
+		attn.Gather{Request: f.request, Lens: f.groups, Start: f.groupStart}.Fill(
+			f.groupSlots[l.Index.First:l.Index.End()], first, last,
+			func(r, i int) int32 { return f.place(r, i*Pool, Pool) })
+	}
 }
 
 // closing lists the pools that are completed in the pass, and where raw rows of incomplete pools are stored. The plan

@@ -13,7 +13,7 @@ import (
 // plain Go.
 var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 	plan.DenseRagged: {0: {"sparrow_dense_plan", "sparrow_dense_d128", "sparrow_dense_d192", "sparrow_dense_d256"}},
-	plan.SparseFlat:  {layout.BF16Row1152: {"sparrow_sparse_bf16"}},
+	plan.SparseFlat:  {layout.BF16Row1152: {"sparrow_sparse_bf16"}, layout.BF16Row1024: {"sparrow_sparse_flat"}},
 	plan.SparseBlock: {layout.FP8Row656: {"sparrow_sparse_block"}},
 	plan.SparseRaw:   {layout.FP8Row576: {"sparrow_sparse_raw"}},
 	plan.V4Paged:     {layout.V4Row584: {"sparrow_sparse_entry"}},

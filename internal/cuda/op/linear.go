@@ -153,13 +153,19 @@ func spread(d *Device, a kernel.SpreadArgs) error {
 	r := require{op: "spread pools"}
 	r.packed("lens", a.Lens)
 	r.packed("seen", a.Seen)
-	r.packed("table row", a.TableRow)
-	args := cuda.SpreadPoolsArgs{Pools: at(a.Pools), Seen: at(a.Seen), Table: at(a.Table), TableRows: at(a.TableRow),
-		Out: at(a.Out), Lengths: at(a.Lens), Faults: d.faults.Ptr(), PoolStride: stride(a.Pools),
-		OutStride: stride(a.Out), TableStride: stride(a.Table), Rows: r.count("rows", a.Pools.Rows),
-		Columns: r.count("pools", a.Pools.Cols), Pool: r.count("tokens of a pool", a.Pool),
-		PageTokens: r.count("tokens of a page", a.PageTokens), TableColumns: r.count("pages", a.Table.Cols),
-		Tables: r.count("tables", a.Table.Rows)}
+	args := cuda.SpreadPoolsArgs{Pools: at(a.Pools), Seen: at(a.Seen), Out: at(a.Out), Lengths: at(a.Lens),
+		Faults: d.faults.Ptr(), PoolStride: stride(a.Pools), OutStride: stride(a.Out),
+		Rows: r.count("rows", a.Pools.Rows), Columns: r.count("pools", a.Pools.Cols),
+		Pool: r.count("tokens of a pool", a.Pool)}
+	if a.Table.Given() {
+		r.packed("table row", a.TableRow)
+		args.Table, args.TableRows, args.TableStride = at(a.Table), at(a.TableRow), stride(a.Table)
+		args.PageTokens, args.TableColumns, args.Tables = r.count("tokens of a page", a.PageTokens),
+			r.count("pages", a.Table.Cols), r.count("tables", a.Table.Rows)
+	} else {
+		r.packed("offset", a.Offset)
+		args.Offsets = at(a.Offset)
+	}
 	if r.err != nil || args.Rows == 0 {
 		return r.err
 	}

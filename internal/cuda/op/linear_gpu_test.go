@@ -177,11 +177,12 @@ func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 	}
 }
 
-// Gated norms of the released widths agree with the reference; the keys and gates of a raw row are the two halves of
-// its float32 columns.
+// Gated norms of the released widths agree with the reference, also if a warp computes several heads; the keys and
+// gates of a raw row are the two halves of its float32 columns.
 func TestGPUGatedNorm(t *testing.T) {
 	b := onGPU(t)
-	for _, c := range []struct{ rows, heads, size int }{{1, 64, 128}, {9, 3, 128}, {2, 5, 33}} {
+	for _, c := range []struct{ rows, heads, size int }{{1, 64, 128}, {9, 3, 128}, {2, 5, 33}, {150, 64, 128},
+		{1100, 64, 128}, {300, 64, 40}} {
 		x, gate, out := b.random(c.rows, c.heads*c.size), b.random(c.rows, c.heads*c.size),
 			b.random(c.rows, c.heads*c.size)
 		w := b.normal(1, c.size)
@@ -236,6 +237,13 @@ func TestGPUSpread(t *testing.T) {
 			Table: table.gpu, TableRow: at.gpu, PageTokens: page, Pool: pool}))
 	b.same("places", out.ref, out.gpu)
 	b.same("numbers", lens.ref, lens.gpu)
+	offset := b.ints(rows, 1, []int32{0, 5, 1, 1 << 20, 7, 0, 3, 2, 9})
+	b.must(b.ref.Do(kernel.SpreadArgs{Out: out.ref, Lens: lens.ref, Pools: list.ref, Seen: sees.ref,
+		Offset: offset.ref, Pool: pool}),
+		b.gpu.Do(kernel.SpreadArgs{Out: out.gpu, Lens: lens.gpu, Pools: list.gpu, Seen: sees.gpu,
+			Offset: offset.gpu, Pool: pool}))
+	b.same("places by offset", out.ref, out.gpu)
+	b.same("numbers by offset", lens.ref, lens.gpu)
 	b.must(b.gpu.Do(kernel.SpreadArgs{Out: out.gpu.Slice(0, 1), Lens: lens.gpu.Slice(0, 1),
 		Pools: b.ints(1, k, slices.Repeat([]int32{0}, k)).gpu, Seen: b.ints(1, 1, []int32{3}).gpu, Table: table.gpu,
 		TableRow: at.gpu.Slice(0, 1), PageTokens: page, Pool: pool}))

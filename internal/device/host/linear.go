@@ -59,16 +59,13 @@ func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held 
 // Spread converts selected pools of keys to the positions of their tokens.
 func Spread(a kernel.SpreadArgs) error {
 	for r := range a.Pools.Rows {
-		out, seen := RowI32(a.Out, r), max(int(RowI32(a.Seen, r)[0]), 0)
-		row := int(RowI32(a.TableRow, r)[0])
-		if row < 0 || row >= a.Table.Rows || (seen+a.PageTokens-1)/a.PageTokens > a.Table.Cols {
-			return fmt.Errorf("%w: spread pools: row %d attends to %d tokens through row %d of the page table %v, "+
-				"which is too small", kernel.ErrArgument, r,
-				seen, row, a.Table)
+		out, seen, n := RowI32(a.Out, r), max(int(RowI32(a.Seen, r)[0]), 0), 0
+		place, err := placed(&a, r, seen)
+		if err != nil {
+			return err
 		}
-		table, n := RowI32(a.Table, row), 0
 		add := func(p int) {
-			out[n] = table[p/a.PageTokens]*int32(a.PageTokens) + int32(p%a.PageTokens)
+			out[n] = place(p)
 			n++
 		}
 		for _, pool := range RowI32(a.Pools, r) {
@@ -93,4 +90,19 @@ func Spread(a kernel.SpreadArgs) error {
 		}
 	}
 	return nil
+}
+
+// placed returns a function that returns the slot of a token of row r, which may attend to the given number of tokens.
+func placed(a *kernel.SpreadArgs, r, seen int) (func(token int) int32, error) {
+	if !a.Table.Given() {
+		first := RowI32(a.Offset, r)[0]
+		return func(p int) int32 { return first + int32(p) }, nil
+	}
+	row := int(RowI32(a.TableRow, r)[0])
+	if row < 0 || row >= a.Table.Rows || (seen+a.PageTokens-1)/a.PageTokens > a.Table.Cols {
+		return nil, fmt.Errorf("%w: spread pools: row %d attends to %d tokens through row %d of the page table %v, "+
+			"which is too small", kernel.ErrArgument, r, seen, row, a.Table)
+	}
+	table := RowI32(a.Table, row)
+	return func(p int) int32 { return table[p/a.PageTokens]*int32(a.PageTokens) + int32(p%a.PageTokens) }, nil
 }

@@ -220,6 +220,11 @@ func TestSpreadPools(t *testing.T) {
 				err)
 		}
 	}
+	a := args([]int32{0, 2, -1}, 7, 0)
+	a.Table, a.TableRow, a.PageTokens, a.Offset = kernel.Tensor{}, kernel.Tensor{}, 0, ints(t, 1, 1, 100)
+	if err := Spread(a); err != nil || !slices.Equal(I32(a.Out), []int32{100, 101, 104, 105, 106, -1, -1}) {
+		t.Errorf("by offset: keys %v, error %v", I32(a.Out), err)
+	}
 	for _, c := range []struct {
 		name      string
 		pools     []int32

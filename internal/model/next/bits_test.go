@@ -18,7 +18,7 @@ var _ model.Snapshotted = (*next.Model)(nil) // the interface that the engine us
 
 // policies lists the cache layouts and the forms of attention.
 var policies = []plan.Policy{{KV: "f32"}, {KV: "bf16"}, {KV: "fp8"}, {KV: "bf16", ExactIndex: true},
-	{KV: "fp8", Deterministic: true}}
+	{KV: "fp8", Deterministic: true}, {KV: "fp8", Prefill: "sparse-flat"}}
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
@@ -38,7 +38,7 @@ func checkpoint(t *testing.T) string {
 func TestChunkedEqualsWhole(t *testing.T) {
 	m := steps.Open[*next.Model](t, checkpoint(t), "cpu")
 	for i, p := range policies {
-		t.Run(fmt.Sprintf("%s %v %v", p.KV, p.ExactIndex, p.Deterministic), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %v %v %s", p.KV, p.ExactIndex, p.Deterministic, p.Prefill), func(t *testing.T) {
 			if p.ExactIndex && !*testflag.Long {
 				t.Skip("make long runs it: the case of float32 rows has these keys")
 			}

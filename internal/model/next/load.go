@@ -74,7 +74,7 @@ func loadLayer(c *config.Next, l *nn.Loader, prefix string, i int) layer {
 
 func loadLinear(c *config.Next, l *nn.Loader, p string) *hybrid.LinearWeights {
 	n, d := c.Linear.Width(), c.Linear.Dim
-	return &hybrid.LinearWeights{
+	out := &hybrid.LinearWeights{
 		Q:    l.Matrix(p+"q_proj.weight", n, c.Hidden),
 		K:    l.Matrix(p+"k_proj.weight", n, c.Hidden),
 		V:    l.Matrix(p+"v_proj.weight", n, c.Hidden),
@@ -90,11 +90,13 @@ func loadLinear(c *config.Next, l *nn.Loader, p string) *hybrid.LinearWeights {
 		Bias: l.Vector(p+"dt_bias", n),
 		Norm: l.Vector(p+"o_norm.weight", d),
 	}
+	l.Join(out.Join)
+	return out
 }
 
 func loadAttention(c *config.Next, l *nn.Loader, p string) *hybrid.Weights {
 	a, x := c.Attention, c.Indexer
-	return &hybrid.Weights{
+	out := &hybrid.Weights{
 		QA:     l.Matrix(p+"q_a_proj.weight", a.QLora, c.Hidden),
 		QNorm:  l.Vector(p+"q_a_layernorm.weight", a.QLora),
 		QB:     l.Matrix(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora),
@@ -112,4 +114,6 @@ func loadAttention(c *config.Next, l *nn.Loader, p string) *hybrid.Weights {
 			APE:     l.Floats(p+"indexer.index_kpool_compress_ape", c.Pool, layout.IndexDim),
 		},
 	}
+	l.Join(out.Index.Join)
+	return out
 }

@@ -241,6 +241,8 @@ func (m *Maker) All() []Case {
 		Pools: m.ints("pools", t, 16), Seen: m.ints("seen", t, 1), Table: m.ints("table", 3, 4),
 		TableRow: m.ints("table row", t, 1), PageTokens: 64,
 		Pool: 4})
+	add("spread by offset", kernel.SpreadArgs{Out: m.ints("out", t, 67), Lens: m.ints("lens", t, 1),
+		Pools: m.ints("pools", t, 16), Seen: m.ints("seen", t, 1), Offset: m.ints("offset", t, 1), Pool: 4})
 	add("compress", kernel.CompressArgs{Out: m.rows("out", 2, 512), Values: m.f32("values", t, 1024),
 		Gates: m.f32("gates", t, 1024), State: m.f32("state", 9, 2048), APE: m.f32("ape", 4, 1024),
 		Sources: m.ints("sources", 2, 8), Ratio: 4, Overlap: true})

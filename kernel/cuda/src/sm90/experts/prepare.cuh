@@ -16,20 +16,27 @@
 #include "ptx/warp.cuh"
 #include "sm90/experts/args.h"
 #include "smxx/floats.cuh"
+#include "smxx/quant/divide.cuh"
 #include "smxx/route/route.cuh"
 
 namespace sparrow_experts {
 
 constexpr int kPrepareThreads = 512;
+constexpr int kPrepareBlocks = 3;  // blocks that share an SM
 constexpr int kPrepareWarps = kPrepareThreads / 32;
 constexpr int kSortedExperts = kPrepareThreads;  // maximum experts, one per thread
 constexpr int kBlockTiles = kPrepareThreads / 16;
 
-// Returns the expert id of a pair, unchecked, or -1 after the last pair.
+// Returns the expert id of a pair, unchecked, or -1 after the last pair. If kPacked, rows of ids are adjacent.
+template <bool kPacked>
 __device__ __forceinline__ i32 pair_id(const ExpertsArgs& args, i32 pair, i32 pairs) {
-    const i32 row = pair / args.top;
+    i64 place = pair;
+    if (!kPacked) {
+        const i32 row = pair / args.top;
+        place = row * args.id_stride + (pair - row * args.top);
+    }
     // The load bypasses L1, because other blocks of this launch may have written the value.
-    return pair < pairs ? __ldcg(args.ids + row * args.id_stride + (pair - row * args.top)) : -1;
+    return pair < pairs ? __ldcg(args.ids + place) : -1;
 }
 
 // Returns a valid expert or -1. Reports an expert id >= args.experts as a fault.
@@ -63,7 +70,7 @@ __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
 // Sorts up to 32 pairs with one warp. A lane finds its output position by comparing its expert with the experts of all
 // other lanes.
 __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
-    const i32 lane = threadIdx.x, e = checked_id(args, pair_id(args, lane, pairs));
+    const i32 lane = threadIdx.x, e = checked_id(args, pair_id<false>(args, lane, pairs));
     const u32 same = __match_any_sync(ptx::kFullMask, e);
     const bool first = e >= 0 && (same & ((1u << lane) - 1)) == 0;
     const u32 listed = __ballot_sync(ptx::kFullMask, first), valid = __ballot_sync(ptx::kFullMask, e >= 0);
@@ -87,17 +94,38 @@ __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
 }
 
 // Pairs whose experts a lane loads together, 32 pairs apart, to overlap the loads: a single block sorts all pairs.
-constexpr int kPairsAhead = 4;
+constexpr int kPairsAhead = 6;
 
 __device__ __forceinline__ void load_ids(const ExpertsArgs& args, i32 pair, i32 end, i32 (&ids)[kPairsAhead]) {
+    if (args.id_stride == args.top) {
 #pragma unroll
-    for (int i = 0; i < kPairsAhead; ++i) {
-        ids[i] = pair_id(args, pair + 32 * i, end);
+        for (int i = 0; i < kPairsAhead; ++i) {
+            ids[i] = pair_id<true>(args, pair + 32 * i, end);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < kPairsAhead; ++i) {
+            ids[i] = pair_id<false>(args, pair + 32 * i, end);
+        }
     }
 #pragma unroll
     for (int i = 0; i < kPairsAhead; ++i) {
         ids[i] = checked_id(args, ids[i]);
     }
+}
+
+// Returns the lanes of a full warp that have the same expert as this lane; -1 counts as an expert. One vote per bit
+// takes less time than an instruction that compares all lanes.
+__device__ __forceinline__ u32 same_expert(i32 e) {
+    static_assert(kSortedExperts == 1 << 9, "bit 9 must be set only in -1");
+    u32 same = ptx::kFullMask;
+#pragma unroll
+    for (int bit = 0; bit < 10; ++bit) {
+        const bool set = e >> bit & 1;
+        const u32 lanes = __ballot_sync(ptx::kFullMask, set);
+        same &= set ? lanes : ~lanes;
+    }
+    return same;
 }
 
 // A word for each expert of each warp. It holds the biased scores of the row that the warp routes, and later the output
@@ -171,7 +199,7 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& w
 #pragma unroll
         for (int i = 0; i < kPairsAhead; ++i) {
             const i32 e = ids[i];
-            const u32 same = __match_any_sync(ptx::kFullMask, e);
+            const u32 same = same_expert(e);
             u32 place = 0;
             if (e >= 0) {
                 place = places[warp][e];
@@ -201,7 +229,15 @@ __device__ __forceinline__ void quantise_rows(const ExpertsArgs& args, i32 quant
     u32 most = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        most = max(most, magnitude(v[i]));
+        most = max(most, __float_as_uint(v[i]) & kAbsMask);
+    }
+    const bool plain = most < kInfBits;  // no infinity and no NaN, which is the usual case
+    if (!plain) {
+        most = 0;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            most = max(most, magnitude(v[i]));
+        }
     }
 #pragma unroll
     for (int d = 1; d < 16; d *= 2) {
@@ -209,15 +245,24 @@ __device__ __forceinline__ void quantise_rows(const ExpertsArgs& args, i32 quant
     }
     const f32 scale = index_scale(__uint_as_float(most), !args.pow2);
     if (column < args.hidden) {
-        // The inverse of a power of two between 2^-23 and 2^120 is computed from its exponent, because divisions would
-        // take most of the time of this loop.
-        const f32 inverse = __uint_as_float(0x7F000000u - __float_as_uint(scale));
+        // The inverse of a power of two between 2^-23 and 2^120 is computed from its exponent.
+        const f32 inverse = args.pow2 ? __uint_as_float(0x7F000000u - __float_as_uint(scale)) : __frcp_rn(scale);
+        uint2 codes;
+        if (plain) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            v[i] = args.pow2 ? times(v[i], inverse) : over(v[i], scale);
+            for (int i = 0; i < 8; ++i) {
+                v[i] = args.pow2 ? __fmul_rn(v[i], inverse) : over_scale(v[i], scale, inverse);
+            }
+            codes = make_uint2(pack_e4m3_fast(v[0], v[1]) | pack_e4m3_fast(v[2], v[3]) << 16,
+                               pack_e4m3_fast(v[4], v[5]) | pack_e4m3_fast(v[6], v[7]) << 16);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                v[i] = over(v[i], scale);
+            }
+            codes = make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
         }
-        *reinterpret_cast<uint2*>(args.codes + row * args.hidden_pitch + column) =
-            make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
+        *reinterpret_cast<uint2*>(args.codes + row * args.hidden_pitch + column) = codes;
     }
     if (threadIdx.x % 16 == 0) {
         args.code_scales[row * args.hidden_blocks + block] = scale;

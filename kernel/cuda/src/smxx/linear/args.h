@@ -100,8 +100,9 @@ struct MeanStreamsArgs {
 struct SpreadPoolsArgs {
     const i32* pools;      // [rows, columns] selected pools, ascending, then -1
     const i32* seen;       // [rows] number of visible tokens of a row
-    const i32* table;      // [tables, table_stride] pages
+    const i32* table;      // [tables, table_stride] pages, or null
     const i32* table_rows; // [rows]
+    const i32* offsets;    // [rows] added to a token when there is no table
     i32* out;              // [rows, columns * pool + pool - 1] slots of the tokens, then -1
     i32* lengths;          // [rows]
     u32* faults;           // one word of fault bits, or null

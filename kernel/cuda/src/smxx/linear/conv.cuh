@@ -4,8 +4,9 @@
 //          rows.
 // Block:   256 threads, four adjacent channels per thread. With few rows, blockIdx.y is a sequence: a thread
 //          processes its rows in order and then stores the last three in the slot. With many rows, blockIdx.y is a
-//          run of 64 entries of the row list, and a second launch (convolve_keep) fills the slots after all blocks
-//          have read them. In both cases an element is a sum of four products, oldest first, so the bits are equal.
+//          run of 64 entries of the row list, which it reads to shared memory first, so that loads of rows do not
+//          wait for entries. A second launch (convolve_keep) fills the slots after all blocks have read them. In both
+//          cases an element is a sum of four products, oldest first, so the bits are equal.
 // Bytes:   each row is read once and written once; the three rows before a run are read once more, from cache.
 #pragma once
 #include "smxx/linear/sequences.cuh"
@@ -56,11 +57,17 @@ DEVICE void keep_rows(f32* to, const ConvolveArgs& a, i64 at, i32 channel, float
     *reinterpret_cast<float4*>(to + (3 * at + 2) * a.columns + channel) = z;
 }
 
-// Computes rows [from, to) of a sequence.
-DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32 channel) {
+// An entry of the row list: a row of the pass and the snapshot slot of the state after it; negative: none.
+struct ConvEntry {
+    i32 row, snapshot;
+};
+
+// Computes rows [from, to) of a sequence. entry(i) returns the entry of row i.
+template <class Entry>
+DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32 channel, const Entry& entry) {
     if (s.slot < 0) {
         for (i32 i = from; i < to; i++) {
-            const i32 row = row_at(a.of, s, i);
+            const i32 row = entry(i).row;
             if (row >= 0) store_bf16x4(a.out + row * a.out_stride + channel, make_float4(0, 0, 0, 0));
         }
         return;
@@ -70,26 +77,23 @@ DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32
            z = conv_row(a, s, from - 1, channel);
     constexpr int kTogether = 8; // rows that are loaded together, to overlap their latency
     for (i32 i = from; i < to; i += kTogether) {
-        i32 row[kTogether], snapshot[kTogether];
+        ConvEntry e[kTogether];
         uint2 n[kTogether];
 #pragma unroll
         for (int j = 0; j < kTogether; j++) {
-            row[j] = i + j < to ? row_at(a.of, s, i + j) : -1;
-            snapshot[j] = -1;
-            if (row[j] < 0) continue;
-            n[j] = *reinterpret_cast<const uint2*>(a.x + row[j] * a.x_stride + channel);
-            snapshot[j] = snapshot_at(a.of, row[j]);
+            e[j] = i + j < to ? entry(i + j) : ConvEntry{-1, -1};
+            if (e[j].row >= 0) n[j] = *reinterpret_cast<const uint2*>(a.x + e[j].row * a.x_stride + channel);
         }
 #pragma unroll
         for (int j = 0; j < kTogether; j++) {
-            if (row[j] < 0) return; // the end of the rows, or a row out of range
+            if (e[j].row < 0) return; // the end of the rows, or a row out of range
             const float4 v = widen_bf16x4(n[j]);
-            store_bf16x4(a.out + row[j] * a.out_stride + channel,
+            store_bf16x4(a.out + e[j].row * a.out_stride + channel,
                          make_float4(silu_of_taps(x.x, y.x, z.x, v.x, t.w[0]), silu_of_taps(x.y, y.y, z.y, v.y, t.w[1]),
                                      silu_of_taps(x.z, y.z, z.z, v.z, t.w[2]),
                                      silu_of_taps(x.w, y.w, z.w, v.w, t.w[3])));
             x = y, y = z, z = v;
-            if (snapshot[j] >= 0) keep_rows(a.kept, a, snapshot[j], channel, x, y, z);
+            if (e[j].snapshot >= 0) keep_rows(a.kept, a, e[j].snapshot, channel, x, y, z);
         }
     }
 }
@@ -116,20 +120,30 @@ DEVICE void convolve_few_body(const ConvolveArgs& a) {
     const i32 channel = conv_channel();
     if (channel >= a.columns) return;
     const Span s = span_at(a.of, blockIdx.y);
-    convolve(a, s, 0, s.rows, channel);
+    convolve(a, s, 0, s.rows, channel, [&](i32 i) {
+        const i32 row = row_at(a.of, s, i);
+        return ConvEntry{row, row < 0 ? -1 : snapshot_at(a.of, row)};
+    });
     keep_last(a, s, channel);
 }
 
 DEVICE void convolve_many_body(const ConvolveArgs& a) {
+    __shared__ ConvEntry entries[kConvRun];
     begin_after_previous();
+    const i32 first = blockIdx.y * kConvRun, last = min(first + kConvRun, a.of.count);
+    if (first + static_cast<i32>(threadIdx.x) < last) {
+        const i32 row = row_at(a.of, Span{}, first + threadIdx.x);
+        entries[threadIdx.x] = ConvEntry{row, row < 0 ? -1 : snapshot_at(a.of, row)};
+    }
+    __syncthreads();
     const i32 channel = conv_channel();
     if (channel >= a.columns) return;
-    const i32 first = blockIdx.y * kConvRun, last = min(first + kConvRun, a.of.count);
     for (i32 n = sequence_of(a.of, first), at = first; n < a.of.sequences && at < last; n++) {
         const Span s = span_at(a.of, n);
         const i32 end = min(s.first + s.rows, last);
         if (end <= at) continue;
-        convolve(a, s, at - s.first, end - s.first, channel);
+        convolve(a, s, at - s.first, end - s.first, channel,
+                 [&](i32 i) { return entries[s.first + i - first]; });
         at = end;
     }
 }

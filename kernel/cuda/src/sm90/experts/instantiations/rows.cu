@@ -4,12 +4,12 @@
 #include "sm90/experts/pack.cuh"
 #include "sm90/experts/prepare.cuh"
 
-extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads)
+extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads, sparrow_experts::kPrepareBlocks)
     sparrow_experts_prepare(const __grid_constant__ ExpertsArgs args) {
     sparrow_experts::prepare(args);
 }
 
-extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads)
+extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads, sparrow_experts::kPrepareBlocks)
     sparrow_experts_route(const __grid_constant__ RouteExpertsArgs args) {
     sparrow_experts::route_and_prepare(args);
 }
