@@ -194,10 +194,12 @@ const (
 	packedFineListed                     = 64
 	packedPair                           = 2 // used instead of a number of tokens: pairs of blocks for 256 tokens
 	packedDuo                            = 3 // used instead of a number of tokens: experts with many tiles
+	packedTrio                           = 4 // used instead of a number of tokens: up to 16, and many tiles
 
 	portablePackedBlocks = 2             // blocks of portable kernels per SM
 	packedDuoBlocks      = 2             // blocks of packedDuo per SM
 	packedDuoItems       = 4 * packedSMs // minimum number of tiles for packedDuo
+	packedTrioBlocks     = 3             // blocks of packedTrio per SM
 )
 
 // PackedPairArgs are the arguments of products by pairs of blocks.
@@ -236,12 +238,15 @@ func (x *PackedProduct) size() (tiles, units, parts int32) {
 	return tiles, units, packedParts(tiles, units)
 }
 
-// tokens returns the number of tokens that a block processes.
+// tokens returns the number of tokens that a block processes, or the constant of a kernel that is used instead.
 func (x *PackedProduct) tokens() int32 {
 	switch {
 	case x.Rows <= packedFew8:
 		return packedFew8
 	case x.Rows <= packedFew16:
+		if tiles, _, parts := x.size(); packedFormatsTrio[x.Format] && packedTrioFits(tiles*parts) {
+			return packedTrio
+		}
 		return packedFew16
 	case x.Rows <= packedMostFew:
 		return packedFew64
@@ -256,6 +261,14 @@ func (x *PackedProduct) tokens() int32 {
 		return packedPair
 	}
 	return packedMany
+}
+
+// packedTrioFits reports whether packedTrio is used for a product with the given number of parts of tiles: each of its
+// blocks has work, and an SM does not process more weight rows than with packedFew16. A block of packedTrio processes
+// half a tile at a time, and three such blocks share an SM.
+func packedTrioFits(items int32) bool {
+	blocks := int32(packedTrioBlocks * packedSMs)
+	return 2*items >= blocks && packedTrioBlocks*ceilDiv(2*items, blocks) <= 2*ceilDiv(items, packedSMs)
 }
 
 // portableTokens returns the number of tokens that a block of the portable kernels processes. If there are few tiles of
@@ -297,6 +310,8 @@ func (x *PackedProduct) sumBytes(n int32) int64 {
 		return 0
 	case n == packedPair: // each block has its own sums
 		return packedSMs * packedRows / 2 * packedWide * 4
+	case n == packedTrio:
+		n = packedFew16
 	}
 	return int64(tiles) * int64(ceilDiv(x.Rows, n)) * int64(parts) * packedRows * int64(n) * 4
 }
@@ -339,7 +354,14 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	}
 	tiles, _, parts := x.size()
 	a := x.args()
-	items := int64(tiles) * int64(ceilDiv(x.Rows, n))
+	group := n
+	if n == packedTrio {
+		group = packedFew16
+		if x.Rows > packedFew16 {
+			c.fail("%d rows, want at most %d", x.Rows, packedFew16)
+		}
+	}
+	items := int64(tiles) * int64(ceilDiv(x.Rows, group))
 	switch {
 	case parts == 1 || n == packedMany && !k.device.portable:
 	case n == packedPair || n == packedMany:
@@ -396,11 +418,15 @@ var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, 
 var packedFormatsDuo = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "q2_k": true, "q3_k": true, "iq2_xxs": true,
 	"iq3_xxs": true}
 
+// packedFormatsTrio lists the formats with kernels for up to 16 rows of matrices with many tiles.
+var packedFormatsTrio = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
+	"u4_g128_any": true, "u4_g32_any": true}
+
 // kernel returns the product kernel for groups of the given number of tokens.
 func (f PackedFormat) kernel(tokens int32) string {
 	suffix := map[int32]string{packedFine: "fine", packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
 		packedMany: "many", packedWide: "wide",
-		packedPair: "pair", packedDuo: "duo"}[tokens]
+		packedPair: "pair", packedDuo: "duo", packedTrio: "trio"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 

@@ -2,7 +2,9 @@ package cuda
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"sparrow/internal/num"
@@ -53,15 +55,23 @@ func TestGPUEveryPackedKernelGivesTheSameBits(t *testing.T) {
 }
 
 // Kernels for 8 and 16 rows give bitwise equal results, with one and with two pieces of weight rows per warp, whatever
-// the other rows are. The packed weights are random bytes; a mask makes their scales finite.
+// the other rows are. In the last shape, blocks of the kernel trio have two parts of a tile, or parts of two tiles. The
+// packed weights are random bytes; a mask makes their scales finite.
 func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 	r := onHopper(t)
 	rng := rand.New(rand.NewPCG(47, 1))
-	for f := range packedFormatsDuo {
-		for _, s := range []struct{ rows, columns, k int32 }{{16, 528, 2304}, {37, 256, 4096}, {3, 1024, 520}} {
+	formats := maps.Clone(packedFormatsDuo)
+	maps.Copy(formats, packedFormatsTrio)
+	for f := range formats {
+		mask := byte(0x3F)
+		if strings.HasPrefix(string(f), "u4_") {
+			mask = 0x77 // stored scales are large numbers
+		}
+		for _, s := range []struct{ rows, columns, k int32 }{{16, 528, 2304}, {37, 256, 4096}, {3, 1024, 520},
+			{12, 8200, 4096}, {16, 24576, 4096}} {
 			weight, input := make([]byte, f.Bytes(s.columns, s.k)), make([]uint16, s.rows*s.k)
 			for i := range weight {
-				weight[i] = byte(rng.Uint32()) & 0x3F
+				weight[i] = byte(rng.Uint32()) & mask
 			}
 			for i := range input {
 				input[i] = num.BF16(float32(rng.NormFloat64()))
@@ -69,9 +79,8 @@ func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 			x := PackedProduct{Format: f, Weight: upload(r, weight), Factors: upload(r, []float32{1, 1}),
 				X: upload(r, input), XStride: int64(s.k), OutStride: int64(s.columns), Rows: s.rows, Columns: s.columns,
 				K: s.k, OutF32: true, Arrived: upload(r, make([]uint32, PackedSlots))}
-			bytes := 4 * int64(s.rows) * int64(s.columns)
 			run := func(n int32) []byte {
-				tokens := n
+				tokens, bytes := n, 4*int64(x.Rows)*int64(s.columns)
 				if n == packedDuo {
 					tokens = packedFew16
 				}
@@ -89,12 +98,20 @@ func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 				return r.download(x.Out, bytes)
 			}
 			want := run(packedFew64)
-			for _, n := range []int32{packedFew8, packedFew16, packedDuo} {
+			kernels := []int32{packedFew8, packedFew16}
+			if packedFormatsDuo[f] {
+				kernels = append(kernels, packedDuo)
+			}
+			if packedFormatsTrio[f] && s.rows <= packedFew16 {
+				kernels = append(kernels, packedTrio)
+			}
+			for _, n := range kernels {
 				sameBytes(t, fmt.Sprintf("%s %v, kernel %s", f, s, f.kernel(n)), run(n), want)
 			}
 			x.Rows = 1
-			bytes = 4 * int64(s.columns)
-			sameBytes(t, fmt.Sprintf("%s %v, the first row alone", f, s), run(packedDuo), want[:bytes])
+			last := kernels[len(kernels)-1]
+			sameBytes(t, fmt.Sprintf("%s %v, the first row alone, kernel %s", f, s, f.kernel(last)), run(last),
+				want[:4*int64(s.columns)])
 		}
 	}
 }
