@@ -51,6 +51,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"bench serve --groups 4", "--groups has no effect without --shared-prefix"},
 		{"bench serve --stream-choices 3", "--stream-choices has no effect without --streams"},
 		{"bench model --workers -1", "bench model: --workers -1: want 0 or more\n"},
+		{"bench model --max-running -1", "bench model: --max-running -1: want 0 or more\n"},
 		{"bench model --budget -1s", "bench model: --budget -1s: want a positive time"},
 		{"explain foo", "select a model with --model or --family"},
 		{"verify a b", "verify: want one folder, but 2 were given (a, b)"},

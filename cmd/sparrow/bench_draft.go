@@ -27,9 +27,10 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 	if err != nil {
 		return nil, err
 	}
+	o.Policy.Running = 0 // Config.MaxRunning sets it
 	e, err := sparrow.Open(cmd.Context(),
-		sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, NUMA: f.numa,
-			Precise: f.precise, Policy: o.Policy, Draft: setting, CacheTokens: 8192})
+		sparrow.Config{Model: dir, MaxRunning: f.maxRunning, Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
+			Pack: f.pack, NUMA: f.numa, Precise: f.precise, Policy: o.Policy, Draft: setting, CacheTokens: 8192})
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +54,10 @@ func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.O
 		return nil, err
 	}
 	cells := r.Cells
-	c := sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, NUMA: f.numa,
-		Precise: f.precise, Policy: o.Policy, Draft: setting, DraftAccept: f.accept, MaxStall: -1,
-		SelfTest: engine.SelfTestOff}
+	o.Policy.Running = 0 // Config.MaxRunning sets it
+	c := sparrow.Config{Model: dir, MaxRunning: f.maxRunning, Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
+		Pack: f.pack, NUMA: f.numa, Precise: f.precise, Policy: o.Policy, Draft: setting, DraftAccept: f.accept,
+		MaxStall: -1, SelfTest: engine.SelfTestOff}
 	for _, cell := range cells {
 		c.CacheTokens = max(c.CacheTokens, cell.Batch*(cell.Context+model.AcceptRoom))
 		c.MaxRunning = max(c.MaxRunning, cell.Batch)

@@ -34,7 +34,7 @@ type benchModelFlags struct {
 	memory, plot, against, write string
 	attention                    string
 	contexts, batches, prompts   []string
-	chunk, ranks                 int
+	chunk, ranks, maxRunning     int
 	budget                       time.Duration
 	seed                         uint64
 	asJSON, markdown             bool
@@ -89,6 +89,8 @@ microsecond for each launch.`,
 		"two: of gate and up, and of down, such as IQ2_XXS,Q2_K")
 	s.BoolVar(&f.profile, "profile", false, "also print the time of every kernel of a step, on a CPU of every "+
 		"operation")
+	s.IntVar(&f.maxRunning, "max-running", 0, "maximum number of sequences in a batch of the server that is planned "+
+		"for; it can change how the keys of a row are split. 0 means not given")
 	f.deviceFlags.add(s)
 	f.expertFlags.add(s)
 	addRanks(s, &f.ranks)
@@ -123,6 +125,7 @@ func (f *benchModelFlags) options() (model.Options, error) {
 		errs[2] = fmt.Errorf("bench model: --memory: %w", errs[2])
 	}
 	o.Policy, errs[3] = f.policy()
+	o.Policy.Running = f.maxRunning
 	_, errs[4] = f.drafts()
 	if err := errors.Join(errs[:]...); err != nil {
 		return o, err
@@ -132,7 +135,7 @@ func (f *benchModelFlags) options() (model.Options, error) {
 			f.accept)
 	}
 	if err := counted(count{"ranks", f.ranks, group.MaxRanks}, count{"workers", f.workers, sparrow.MaxWorkers},
-		count{"chunk", f.chunk, 0}); err != nil {
+		count{"chunk", f.chunk, 0}, count{"max-running", f.maxRunning, 0}); err != nil {
 		return o, fmt.Errorf("bench model: %w", err)
 	}
 	if f.budget < 0 {

@@ -161,3 +161,11 @@ func TestBenchModelOfDrawnWeights(t *testing.T) {
 		t.Errorf("experts of 4.5 and 8.5 bits make weights of %d bytes, those of 4.25 bits %d", b, a)
 	}
 }
+
+// With --max-running, plans are those of a server with that setting.
+func TestBenchModelPlansForTheGivenServer(t *testing.T) {
+	f := benchModelFlags{memory: "0", attention: "auto", maxRunning: 16}
+	if o, err := f.options(); err != nil || o.Policy.Running != 16 {
+		t.Errorf("%v: the plan is made for %d sequences, want 16", err, o.Policy.Running)
+	}
+}

@@ -151,6 +151,7 @@ type abilities interface {
 	kernel.Joiner
 	kernel.PageMover
 	kernel.ExpertPoster
+	kernel.TableReading
 }
 
 // watchedGPU is the stopwatch of a GPU.
