@@ -89,7 +89,7 @@ MODELS = $(MODEL)/v4 $(MODEL)/v41 $(MODEL)/next $(MODEL)/shard ./internal/testki
 	./internal/testkit/strict ./builtin
 TASKS = TestAnswersIn|TestRandomSelection|TestEveryCase|TestBlock|TestGroup
 HOSTILE = TestDamagedBodies|TestScanners|TestTemplatesEndSoon|TestMemoryIs|TestSizesOfReleases
-SERVED = TestABatchSurvives|TestFloods|TestAnswersUnder|TestCommandsAgree
+SERVED = TestABatchSurvives|TestFloods|TestAnswersUnder|TestCommandsAgree|TestFirstExample
 ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks|TestAChunkOf|TestGolden|$(MORE)
 MORE = TestNextExact|TestNextDraft|TestQuantised$$|TestDSpark|TestDense|TestV4Bounds|FromGGUF|TestRepacked|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals|TestEveryWayToShare|$(CUTS)

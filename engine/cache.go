@@ -46,14 +46,16 @@ func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	case onDevice(cfg):
 		// Only this process uses the GPU's memory. The cache is as large as all sequences that can run at the same time
 		// may fill, or as large as the memory allows.
-		tokens = min(z.cfg.MaxRunning*z.model.Config().MaxPositions, cfg.Page*z.pagesIn(cfg, z.cacheLimit(cfg)))
+		tokens = z.cfg.MaxRunning * z.model.Config().MaxPositions
+		tokens = min(tokens, cfg.Page*z.pagesIn(cfg, z.cacheLimit(cfg), wholePages(tokens, cfg.Page)))
 	default:
 		tokens = defaultContexts * z.model.Config().MaxPositions
 		if free > 0 {
 			// Pages take at most a quarter of the free memory. The rest is for activations and for other programs.
-			tokens = min(tokens, cfg.Page*z.mostPages(cfg, free/4, func(s cacheSize) bool {
+			pages := z.mostPages(cfg, free/4, wholePages(tokens, cfg.Page), func(s cacheSize) bool {
 				return s.bytes <= free/4 && s.total() <= spare(free, z.mapped(cfg))
-			}))
+			})
+			tokens = min(tokens, cfg.Page*pages)
 		}
 	}
 	if err := z.checkCache(cfg, tokens); err != nil {
@@ -111,8 +113,9 @@ func (z *sizing) mapped(cfg *plan.Config) int64 {
 // the cache as it fills, so the process would be killed later.
 func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 	limit := z.cacheLimit(cfg)
-	pages := z.pagesIn(cfg, limit)
-	if wholePages(tokens, cfg.Page) <= pages {
+	requested := wholePages(tokens, cfg.Page)
+	pages := z.pagesIn(cfg, limit, requested)
+	if pages >= requested {
 		return nil
 	}
 	// The sum is computed in floating point, because the bytes of a very large number of tokens overflow an integer.
@@ -138,16 +141,21 @@ func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 		pages*cfg.Page)
 }
 
-// pagesIn returns the largest number of pages that fits in the given number of bytes, together with the window pages,
-// sequence states and the arena for passes over these pages.
-func (z *sizing) pagesIn(cfg *plan.Config, bytes int64) int {
-	return z.mostPages(cfg, bytes, func(s cacheSize) bool { return s.total() <= bytes })
+// pagesIn returns the largest number of pages, up to most, that fits in the given number of bytes, together with the
+// window pages, sequence states and the arena for passes over these pages.
+func (z *sizing) pagesIn(cfg *plan.Config, bytes int64, most int) int {
+	return z.mostPages(cfg, bytes, most, func(s cacheSize) bool { return s.total() <= bytes })
 }
 
-// mostPages returns the largest number of pages whose cache fits in the given number of bytes. The size of a cache
-// grows with its number of pages.
-func (z *sizing) mostPages(cfg *plan.Config, bytes int64, fits func(cacheSize) bool) int {
-	low, high := 0, int(bytes/max(z.model.PageBytes(cfg)-z.windowBytes(cfg), 1))
+// mostPages returns the largest number of pages, up to most, whose cache fits in the given number of bytes. The size of
+// a cache grows with its number of pages. Usually the number most fits. It is tried first, because each trial plans the
+// largest passes.
+func (z *sizing) mostPages(cfg *plan.Config, bytes int64, most int, fits func(cacheSize) bool) int {
+	low, high := 0, min(most, int(bytes/max(z.model.PageBytes(cfg)-z.windowBytes(cfg), 1)))
+	if high > 0 && fits(z.cacheOf(cfg, high)) {
+		return high
+	}
+	high--
 	for low < high {
 		mid := low + (high-low+1)/2
 		if fits(z.cacheOf(cfg, mid)) {

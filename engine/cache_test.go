@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestTheLargestCacheFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := e.info.Config
-		pages := z.pagesIn(&cfg, z.cacheLimit(&cfg))
+		pages := z.pagesIn(&cfg, z.cacheLimit(&cfg), math.MaxInt)
 		if pages < 16 {
 			t.Fatalf("model %q: only %d pages fit", dir, pages)
 		}

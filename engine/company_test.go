@@ -158,7 +158,7 @@ func crowded(t *testing.T, e *Engine) {
 // in the last bits. The trained model gives the answers of lone runs nevertheless, because one token is always far more
 // probable than the others.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
-	requests, pages := 16, 7
+	requests, pages := 10, 5
 	if raceEnabled {
 		requests, pages = 6, 4
 	}
@@ -175,7 +175,7 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 		list = append(list, r)
 	}
 	want := lone(t, "", Config{}, list)
-	e, run := prepared(t, "", Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t))
+	e, run := prepared(t, "", Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 10}, checked(t))
 	got := jointly(t, e, list, run)
 	for i := range list {
 		if !t.Failed() && got[i].Choices[0].Text != want[i].Choices[0].Text {

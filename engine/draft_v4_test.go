@@ -24,6 +24,10 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the test runs the step loop only, without other goroutines")
 	}
+	requests := 5
+	if *everything || standIn != nil {
+		requests = 6
+	}
 	for _, c := range []struct {
 		kind, dir string
 		n         int
@@ -38,7 +42,7 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 			case c.kind == "DSpark":
 				repeats(t, "TestRandomBatchesOfBlocks covers blocks in large batches")
 			}
-			list := long(6)
+			list := long(requests)
 			dir, cfg := c.dir, Config{Policy: deterministic("fp8"), Draft: spec.Off()}
 			wantRows, gotRows := keepLogits(), keepLogits()
 			want := lone(t, dir, cfg, list, wantRows.watch)

@@ -163,7 +163,7 @@ func testConfig(source *family.Source, c Config) Config {
 		}
 	}
 	if c.CacheTokens == 0 {
-		c.CacheTokens = 512 * 64 // clearing and checking a cache of the default size takes long
+		c.CacheTokens = 128 * 64 // clearing and checking a cache of the default size takes long
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

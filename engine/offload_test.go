@@ -45,8 +45,8 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	}{
 		{"GLM-5, half", tinyGLM, "fp8-656", placed.Half, crowd(10), 0, 9 * 64},
 		{"DeepSeek-V4, all, drafts", testmodel.V4Draft(t), "fp8", placed.All, long(6), 3, 6 * 256},
-		{"DeepSeek-V4, every method, drafts", testmodel.V4Draft(t), "fp8", every, long(6), 2, 6 * 256},
-		{"DeepSeek-V3.2, drafting layer", testmodel.V32Draft(t), "fp8-656", placed.Half, crowd(16), 3, 5 * 64},
+		{"DeepSeek-V4, every method, drafts", testmodel.V4Draft(t), "fp8", every, long(5), 2, 6 * 256},
+		{"DeepSeek-V3.2, drafting layer", testmodel.V32Draft(t), "fp8-656", placed.Half, crowd(12), 3, 5 * 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if raceEnabled && i != 3 {

@@ -93,7 +93,7 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 	}
 	for _, c := range list {
 		t.Run(fmt.Sprintf("%s %d drafts", c.kv, c.drafts), func(t *testing.T) {
-			requests := drawing(crowd(14), c.host)
+			requests := drawing(crowd(10), c.host)
 			cfg := Config{Policy: deterministic(c.kv), Draft: spec.Off()}
 			want := lone(t, c.checkpoint, cfg, requests)
 			cfg.Draft, cfg.StepTokens, cfg.CacheTokens = drafts(t, c.drafts), c.step, 64*c.pages

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -152,13 +153,13 @@ func TestTheCacheFitsItsMemory(t *testing.T) {
 	e := still(t, testmodel.V4(t), Config{MaxRunning: 8, CacheTokens: 2048, StepTokens: 64})
 	z, cfg := &sizing{setup: e.setup}, e.info.Config
 	for _, bytes := range []int64{20 << 20, 100 << 20, 1 << 30} {
-		n := z.pagesIn(&cfg, bytes)
+		n := z.pagesIn(&cfg, bytes, math.MaxInt)
 		fits, more := z.cacheOf(&cfg, n), z.cacheOf(&cfg, n+1)
 		if n < 1 || fits.total() > bytes || more.total() <= bytes {
 			t.Errorf("%d bytes hold %d pages: sizes %+v", bytes, n, fits)
 		}
 	}
-	if n := z.pagesIn(&cfg, 1000); n != 0 {
+	if n := z.pagesIn(&cfg, 1000, math.MaxInt); n != 0 {
 		t.Errorf("a thousand bytes hold %d pages, want 0", n)
 	}
 	if m := e.info.Memory; m.States != 8*(16*(8192+2048)+256*4096) || m.Cache != z.cacheOf(&cfg, 8).bytes {

@@ -25,12 +25,14 @@ func (c *Checkpoint) TrimPrefix(prefix string) {
 // Drop removes the tensors whose names begin with one of the prefixes: they are neither found nor counted. It must be
 // called before the checkpoint is shared.
 func (c *Checkpoint) Drop(prefixes ...string) {
-	for name, t := range c.tensors {
-		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+	c.list = slices.DeleteFunc(c.list, func(t *Tensor) bool {
+		drop := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(t.Name, p) })
+		if drop {
 			c.bytes -= t.Bytes()
-			delete(c.tensors, name)
+			delete(c.tensors, t.Name)
 		}
-	}
+		return drop
+	})
 	c.sortNames()
 }
 

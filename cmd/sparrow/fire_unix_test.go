@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/process"
 )
 
-var fireAnswers = flag.Int("fire-answers", 40, "answers that are compared under a mixed load")
+var fireAnswers = flag.Int("fire-answers", 30, "answers that are compared under a mixed load")
 
 // Invariant of this file: preemption, tiers, drafts, other requests and disconnecting clients change no byte of an
 // answer.
@@ -140,7 +140,7 @@ func TestAnswersUnderFire(t *testing.T) {
 	program := thisProgram(t)
 	flags := []string{"--log-level", "error", "--deterministic", "--max-running", "24", "--max-queue", "4096",
 		"--workers", "1"}
-	requests := fireRequests(25)
+	requests := fireRequests(min(25, *fireAnswers/2))
 	idle, err := program.Serve(t.Context(), "idle", append(slices.Clone(flags), "--draft", "off")...)
 	if err != nil {
 		t.Fatal(err)

@@ -145,7 +145,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 	one := startReplica(t, common...)
 
 	random := rand.New(rand.NewPCG(26, 500))
-	shared := randomIDs(random, 700)
+	shared := randomIDs(random, 350)
 	var found, lost, gone, kills int
 	var count sync.Mutex
 	var wait sync.WaitGroup
@@ -158,7 +158,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 		case 9:
 			prefill = startReplica(t, prefillArgs...)
 		}
-		prompt := append(append([]int32{}, shared[:64*random.IntN(11)]...), randomIDs(random, 1+random.IntN(300))...)
+		prompt := append(append([]int32{}, shared[:64*random.IntN(6)]...), randomIDs(random, 1+random.IntN(200))...)
 		leaves, after := random.IntN(6) == 0, time.Duration(random.IntN(30))*time.Millisecond
 		first := prefill
 		slots <- struct{}{}

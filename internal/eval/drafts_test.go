@@ -21,7 +21,7 @@ func TestTheBuiltInModelDraftsWell(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close(t.Context())
-	r, err := Run(t.Context(), NewEngine(e), shippedTasks(t, "word*,json,tool,talk,list"), Options{Limit: 6})
+	r, err := Run(t.Context(), NewEngine(e), shippedTasks(t, "word*,json,tool,talk,list"), Options{Limit: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

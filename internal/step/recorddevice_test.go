@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"sparrow/internal/mmap"
 	"sparrow/kernel"
 )
 
@@ -21,6 +22,7 @@ type recordDevice struct {
 	mute    bool           // operations are not recorded as text
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
 	running bool           // a pass is between its first and its last operation
+	unread  map[*byte]bool // buffers that were allocated while dry was set
 }
 
 func (d *recordDevice) begin() {
@@ -125,15 +127,34 @@ func (d *recordDevice) Put(a kernel.PutArgs) error { return d.Do(a) }
 func (d *recordDevice) Accept(a kernel.AcceptArgs) error { return d.Do(a) }
 
 // Alloc allocates memory. A call during a pass is a fault, as are calls of Free, Write, Read, Fetch, Sync, Prepare and
-// PrepareExperts.
+// PrepareExperts. If no operations are run, most of the memory is never used. The system then provides only the pages
+// that are used; clearing the rest took a quarter of the time of these tests.
 func (d *recordDevice) Alloc(n int64) (kernel.Buffer, error) {
 	d.forbid("Alloc")
-	return d.dev.Alloc(n)
+	if !d.dry || n == 0 {
+		return d.dev.Alloc(n)
+	}
+	b, err := mmap.Memory(int(n))
+	if err != nil {
+		return nil, err
+	}
+	if d.unread == nil {
+		d.unread = map[*byte]bool{}
+	}
+	d.unread[&b[0]] = true
+	return kernel.HostBuffer(b), nil
 }
 
 // Free frees memory.
 func (d *recordDevice) Free(b kernel.Buffer) {
 	d.forbid("Free")
+	if h, ok := b.(kernel.HostBuffer); ok && len(h) > 0 && d.unread[&h[0]] {
+		delete(d.unread, &h[0])
+		if err := mmap.FreeMemory(h); err != nil {
+			d.fault("free: %v", err)
+		}
+		return
+	}
 	d.dev.Free(b)
 }
 

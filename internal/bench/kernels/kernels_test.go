@@ -18,9 +18,9 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// small keeps test runs short: one round, and little memory in place of DRAM.
+// small keeps test runs short: one short round, and little memory in place of DRAM.
 func small(o Options) Options {
-	o.Rounds, o.BigBytes = 1, 4<<20
+	o.Rounds, o.BigBytes, o.enough = 1, 4<<20, time.Millisecond
 	if o.Backends == nil {
 		o.Backends = cpu.Backends()
 	}

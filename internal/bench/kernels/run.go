@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,7 @@ type Options struct {
 	Partial  bool
 	OneDNN   float64 // GFLOP/s of oneDNN's bf16 GEMM on this machine; 0 if not measured
 	Progress harness.Progress
+	enough   time.Duration // duration of a round of a short operation; 0 means the constant enough, and tests set less
 }
 
 // Run checks and times the cases. The error lists the cases that failed; the other cases still run. If ctx ends, the
@@ -95,6 +97,7 @@ func (o Options) withDefaults() Options {
 	if o.BigBytes == 0 {
 		o.BigBytes = 1 << 30
 	}
+	o.enough = cmp.Or(o.enough, enough)
 	return o
 }
 
@@ -157,7 +160,7 @@ func runGroup(ctx context.Context, r *Report, rig *Rig, group group, chosen []ke
 				}
 			}
 			if len(cases) > 0 && ctx.Err() == nil {
-				errs = append(errs, timeGroup(ctx, r, cases, mine, b, n, o.Rounds))
+				errs = append(errs, timeGroup(ctx, r, cases, mine, b, n, o))
 			}
 		}
 	}
@@ -172,7 +175,7 @@ func (c *Case) runsOn(b kernel.Backend, threads int, chosen []kernel.Backend) bo
 }
 
 // timeGroup checks the operations of a group on one device and times them alternately.
-func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, rounds int) (
+func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel.Backend, threads int, o Options) (
 	err error) {
 	dev, err := b.Open(kernel.Options{Workers: threads})
 	if err != nil {
@@ -192,9 +195,10 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 			errs = append(errs, fmt.Errorf("bench: %s on %s: %w", c.Names().Title(), b.Name, err))
 			continue
 		}
-		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop})
+		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop,
+			enough: o.enough})
 	}
-	if err := timeRounds(ctx, runs, rounds, r.bestPeak(loop.Tier)); err != nil {
+	if err := timeRounds(ctx, runs, o.Rounds, r.bestPeak(loop.Tier)); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	if ctx.Err() != nil {

@@ -18,6 +18,7 @@ type timing struct {
 	reader *peak.Reader
 	loop   peak.Loop
 
+	enough  time.Duration // duration of a round of a short operation
 	calls   int
 	spent   time.Duration // time of all rounds
 	times   []float64     // microseconds per run, one value per sample
@@ -116,7 +117,7 @@ func (t *timing) round(best *float64) error {
 		return err
 	}
 	m := moment{micros: math.Inf(1), rate: t.inRegisters()}
-	for spent, samples := time.Duration(0), 0; spent < enough || samples < t.least(); {
+	for spent, samples := time.Duration(0), 0; spent < t.enough || samples < t.least(); {
 		start := time.Now()
 		for range max(t.calls, 1) {
 			if err := t.op.Run(t.dev); err != nil {
@@ -149,9 +150,9 @@ func (t *timing) least() int {
 	return 1
 }
 
-// readMemory times plain reading of the operation's memory. A short read is repeated for the duration enough.
+// readMemory times plain reading of the operation's memory. A short read is repeated for the duration t.enough.
 func (t *timing) readMemory() error {
-	for spent := time.Duration(0); len(t.op.Memory) > 0 && spent < enough; {
+	for spent := time.Duration(0); len(t.op.Memory) > 0 && spent < t.enough; {
 		for _, streams := range peak.Streams {
 			mem := t.op.Memory
 			if t.op.Turn != nil {

@@ -20,13 +20,14 @@ func WeightsOf(src *family.Source) (w Weights) {
 	all := int64(0)
 	e := expertsOf(src.Model)
 	placed := len(e.layers) > src.Model.Common().Layers // experts of drafting layers may be in host memory too
-	for _, name := range src.Weights.Names() {
-		t, _ := src.Weights.Tensor(name)
+	var first *weight.Tensor                            // values of experts with the first name in alphabetical order
+	for t := range src.Weights.All() {
+		name := t.Name
 		values, _ := src.Weights.Parameters(t)
 		switch {
 		case strings.Contains(name, ".experts.") && (placed || !strings.HasPrefix(name, "mtp.")):
-			if all += t.Bytes(); w.Type == "" && values > 0 {
-				w.Type = typeName(src.Weights, t, values)
+			if all += t.Bytes(); values > 0 && (first == nil || name < first.Name) {
+				first = t
 			}
 		case strings.Contains(name, ".kv_b_proj."): // up-projection of latent rows in bf16, as stored and transposed
 			w.Rest += 4 * values
@@ -43,17 +44,25 @@ func WeightsOf(src *family.Source) (w Weights) {
 	if n := e.count(); n > 0 {
 		w.Expert = all / int64(n)
 	}
+	if first != nil {
+		values, _ := src.Weights.Parameters(first)
+		w.Type = typeName(src.Weights, first, values)
+	}
 	return w
 }
 
 // QuantisedRows names formats of matrices, other than experts and FP8 blocks of 128 x 128, that a Hopper GPU multiplies
 // by FP8 rows.
 func QuantisedRows(c *weight.Checkpoint) (formats []string) {
-	for _, name := range c.Names() {
-		stem, ok := strings.CutSuffix(strings.TrimSuffix(name, "_packed"), ".weight")
-		if !ok || strings.Contains(name, ".experts.") || strings.HasSuffix(stem, ".kv_b_proj") {
-			continue
+	var stems []string
+	for t := range c.All() {
+		stem, ok := strings.CutSuffix(strings.TrimSuffix(t.Name, "_packed"), ".weight")
+		if ok && !strings.Contains(stem, ".experts.") && !strings.HasSuffix(stem, ".kv_b_proj") {
+			stems = append(stems, stem)
 		}
+	}
+	slices.Sort(stems) // the formats have the same order for every order of the tensors
+	for _, stem := range stems {
 		m, err := c.Matrix(stem + ".weight")
 		format := ""
 		switch {

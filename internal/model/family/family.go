@@ -180,30 +180,31 @@ func (s *Source) ChosenExperts() int {
 	return 0
 }
 
-// ExpertFormat returns how the checkpoint stores its routed experts.
+// ExpertFormat returns how the checkpoint stores its routed experts. If their types differ, the first name in
+// alphabetical order decides.
 func (s *Source) ExpertFormat() cost.Format {
-	for _, name := range s.Weights.Names() {
-		if !strings.Contains(name, ".experts.") {
+	format, first := cost.BF16, ""
+	for t := range s.Weights.All() {
+		if !strings.Contains(t.Name, ".experts.") || first != "" && t.Name > first {
 			continue
 		}
-		t, _ := s.Weights.Tensor(name)
 		values, _ := s.Weights.Parameters(t)
 		if values == 0 { // scales and zero points
 			continue
 		}
 		switch t.DType {
 		case weight.I8, weight.U8, weight.F4E2M1x2, weight.I32: // int4 has about as many bits as FP4, int8 as FP8
+			format, first = cost.E2M1, t.Name
 			if t.Bytes() >= values {
-				return cost.E4M3
+				format = cost.E4M3
 			}
-			return cost.E2M1
 		case weight.F8E4M3:
-			return cost.E4M3
+			format, first = cost.E4M3, t.Name
 		case weight.BF16:
-			return cost.BF16
+			format, first = cost.BF16, t.Name
 		}
 	}
-	return cost.BF16
+	return format
 }
 
 // LoadRanks loads the shards of each rank to its device and returns one model for all ranks. how is the division of

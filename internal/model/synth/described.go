@@ -2,7 +2,6 @@ package synth
 
 import (
 	"encoding/binary"
-	"slices"
 	"strings"
 
 	"sparrow/internal/model/config"
@@ -88,11 +87,10 @@ func spellings(module string) []string {
 	return list
 }
 
-// releasedTensors returns the tensors in which a release with type t.kind stores a matrix [out, in].
-func releasedTensors(t tensor) []weight.Tensor {
+// appendReleased appends the tensors in which a release with type t.kind stores a matrix [out, in].
+func appendReleased(list []weight.Tensor, t tensor) []weight.Tensor {
 	out, in, k := t.shape[0], t.shape[1], t.kind
 	stem := strings.TrimSuffix(t.name, ".weight")
-	var list []weight.Tensor
 	add := func(end string, d weight.DType, shape ...int) {
 		list = append(list, weight.Tensor{Name: stem + end, DType: d, Shape: shape, Drawn: &weight.Distribution{}})
 	}
@@ -132,5 +130,5 @@ func releasedTensors(t tensor) []weight.Tensor {
 		add(".weight", weight.F8E4M3, out, in)
 		add(".weight_scale", weight.F32, parts(out, k.Block[0]), parts(in, k.Block[1]))
 	}
-	return slices.Clip(list)
+	return list
 }

@@ -46,7 +46,7 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 			add(t.name, t.dtype, t.shape, seed, 0, t.spread/s)
 			add(t.scale, weight.F8E8M0, []int{t.shape[0], t.shape[1] / fp4Group}, seed, s, 0)
 		case released:
-			list = append(list, releasedTensors(t)...)
+			list = appendReleased(list, t)
 		case groupInt4:
 			list = append(list, int4Drawn(t, seed)...)
 		case plainValues, expertTable, tokenMap, expertBlocks:
