@@ -83,6 +83,17 @@ func TestScaleTypes(t *testing.T) {
 	}
 }
 
+// A matrix that cannot be converted is a problem of the checkpoint, with the name of its tensor.
+func TestScalesThatAreNotFinite(t *testing.T) {
+	infinite := []byte{0, 0, 0x80, 0x3f, 0, 0, 0x80, 0x7f} // the values 1 and infinity
+	l := loader(t, nil, tensor("w.weight", weight.F8E4M3, filled(130*128, 1), 130, 128),
+		tensor("w.weight_scale", weight.F32, infinite, 2, 1))
+	l.Matrix("w.weight", 130, 128)
+	if err := l.Finish(); !errors.Is(err, nn.ErrTensors) || !strings.Contains(err.Error(), "w.weight_scale") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func ones(t *testing.T, n int) kernel.Tensor {
 	t.Helper()
 	x, err := kernel.New(&ref.Device{}, kernel.F32, 1, n)

@@ -3,9 +3,11 @@ package shard
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"sparrow/internal/model"
+	"sparrow/kernel"
 )
 
 // Every rank numbers its window pages from 0; pages that a sequence does not have are unchanged.
@@ -84,6 +86,32 @@ func TestStatesOfAllRanksChangeTogether(t *testing.T) {
 		}
 		if s.Release(); !slices.Equal(log, []string{"release a", "release b", "release c"}) || s.parts != nil {
 			t.Errorf("released %v", log)
+		}
+	}
+}
+
+// built is a pass of one rank whose program cannot be built if err is set.
+type built struct {
+	model.Pass
+	err error
+}
+
+func (b built) Program() (kernel.Program, error) { return nil, b.err }
+
+// If the program of a rank cannot be built, the error names the rank.
+func TestARankWithoutAProgram(t *testing.T) {
+	fault := errors.New("fault")
+	for failing, want := range []string{"rank 0 of 3: fault", "rank 1 of 3: fault", "rank 2 of 3: fault"} {
+		p := &pass{programs: make([]kernel.Program, 3)}
+		for i := range 3 {
+			var b built
+			if i == failing {
+				b.err = fault
+			}
+			p.parts = append(p.parts, b)
+		}
+		if _, err := p.Program(); !errors.Is(err, fault) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
