@@ -120,8 +120,8 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// An image whose hash is recorded needs no compiler, unless it is forced. A manifest that cannot be read completely counts
-// as empty.
+// An image whose hash is recorded needs no compiler, unless it is forced. A manifest that cannot be read completely
+// counts as empty.
 func TestOnlyChangedImagesNeedACompiler(t *testing.T) {
 	const unit = "smxx/op/instantiations/a.cu"
 	src := t.TempDir()
@@ -146,7 +146,8 @@ func TestOnlyChangedImagesNeedACompiler(t *testing.T) {
 		{"forced", good, true, ErrNoCompiler},
 		{"another hash", strings.Replace(good, im.Hash, "00", 1), false, ErrNoCompiler},
 		{"truncated", good[:len(good)-1], false, ErrNoCompiler},
-		{"a number in place of kernels", strings.Replace(good, `"kernels":null`, `"kernels":5`, 1), false, ErrNoCompiler},
+		{"a number in place of kernels", strings.Replace(good, `"kernels":null`, `"kernels":5`, 1), false,
+			ErrNoCompiler},
 	} {
 		out := t.TempDir()
 		place(t, filepath.Join(out, image.CubinFile(im.Name)))

@@ -114,8 +114,8 @@ func TestExchangesOfRanks(t *testing.T) {
 	}
 }
 
-// Each exchange launches kernels with the arguments that the golden table lists, for tensors whose rows are adjacent and
-// for tensors whose rows are apart.
+// Each exchange launches kernels with the arguments that the golden table lists, for tensors whose rows are adjacent
+// and for tensors whose rows are apart.
 func TestTableOfExchanges(t *testing.T) {
 	devs, list := peers(t, 3)
 	var lines []string
@@ -142,7 +142,8 @@ func TestTableOfExchanges(t *testing.T) {
 				return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.F32, 5, 18), X: tensor(kernel.F32, 5, 6)})
 			}},
 			{"rows", func(c kernel.Collective) error {
-				return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 2304, 8192), Bounds: []int{0, 4, 2000, 2304}})
+				return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 2304, 8192),
+					Bounds: []int{0, 4, 2000, 2304}})
 			}},
 			{"broadcast", func(c kernel.Collective) error {
 				return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.I32, 7, 4), From: 2})
