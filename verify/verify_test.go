@@ -262,7 +262,8 @@ func TestDamagedGoldenFiles(t *testing.T) {
 		if err := weight.CreateSharded(dir, c.tensors, nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "golden.safetensors")); err != nil {
+		tensors := filepath.Join(dir, "golden.safetensors")
+		if err := os.Rename(filepath.Join(dir, "model.safetensors"), tensors); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "golden.json"), []byte(`{"cases": `+c.cases+`}`), 0o600); err != nil {

@@ -33,7 +33,8 @@ func TestTableOfProducts(t *testing.T) {
 					if x.SumBytes(d) > 0 {
 						x.Sums = 1 << 46
 					}
-					lines = append(lines, fmt.Sprintf("type %v, %d rows, batch %d, float32 %v", kind, rows, batch, wide))
+					lines = append(lines, fmt.Sprintf("type %v, %d rows, batch %d, float32 %v", kind, rows, batch,
+						wide))
 					call, err := x.Encode(d)
 					if err != nil {
 						lines = append(lines, "  refused "+table.Facts(err.Error()))

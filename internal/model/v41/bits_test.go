@@ -182,7 +182,8 @@ func TestWindowPagesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		windows []int32
 		want    string
-	}{{[]int32{0, -1, 2}, "reaches page 1"}, {[]int32{-1, steps.Pages, 2}, fmt.Sprintf("page %d in a cache", steps.Pages)},
+	}{{[]int32{0, -1, 2}, "reaches page 1"},
+		{[]int32{-1, steps.Pages, 2}, fmt.Sprintf("page %d in a cache", steps.Pages)},
 		{[]int32{0}, "1 entries of window pages for 3 pages"}, {[]int32{-1, 1, 2}, ""}} {
 		w := s.Work(plan.ModeExtend, 1)
 		w.Windows = c.windows
