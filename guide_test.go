@@ -146,3 +146,15 @@ func TestNoCallWithoutTools(t *testing.T) {
 		t.Errorf("with the tool offered: %q, finish %s", a.Text, a.Finish)
 	}
 }
+
+// A schema with an unknown keyword is refused if the format is strict; otherwise the keyword is listed as ignored.
+func TestStrictFormats(t *testing.T) {
+	e := start(t, Config{})
+	for _, strict := range []bool{false, true} {
+		got, err := e.Generate(t.Context(), Request{Prompt: "a", MaxTokens: 1, Format: Format{Kind: FormatSchema,
+			Strict: strict, Schema: []byte(`{"type": "boolean", "contentEncoding": "x", "unknown": 1}`)}})
+		if (err != nil) != strict {
+			t.Errorf("strict %v: %v, %v", strict, got, err)
+		}
+	}
+}

@@ -277,6 +277,23 @@ func TestParsersReadReplies(t *testing.T) {
 	}
 }
 
+// No delta is empty: clients would count it as a token.
+func TestNoDeltaIsEmpty(t *testing.T) {
+	for _, c := range slices.Concat(parserCases, wrongNames) {
+		p := c.parser()
+		var all []Delta
+		for i := range len(c.text) {
+			all = append(all, p.Feed(mark.Plain(c.text[i:i+1]))...)
+		}
+		last, _ := p.Close() // TestParsersReadReplies compares the error
+		for i, d := range append(all, last...) {
+			if d.Text == "" && d.Call.ID == "" && d.Call.Arguments == "" {
+				t.Errorf("%s: %s: delta %d is %+v", c.family, c.name, i, d)
+			}
+		}
+	}
+}
+
 // split returns the pieces of a text that is cut at random positions, also inside characters.
 func split(t *rapid.T, text string) []string {
 	var pieces []string

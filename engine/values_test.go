@@ -134,6 +134,7 @@ func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 			e.tally.Lock()
 			e.loop.end(j.choices[i], why, nil)
 			e.loop.end(j.choices[i], FinishError, errFault) // has no effect, because the choice has ended
+			e.loop.conclude(j.choices[i], FinishError, errFault)
 			e.tally.Unlock()
 			ev, _ := j.Poll()
 			want := Event{Choice: i, Token: -1, Finish: why, Last: i == 1, Matched: []string{"", "stop"}[i]}

@@ -35,6 +35,32 @@ func TestMaskCachesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
+// A mask that is stored again is counted once, and masks that are stored after it are still found.
+func TestMasksAreStoredOnce(t *testing.T) {
+	mask := func() *leafMask { return &leafMask{whole: &tokenSet{ids: make([]int32, 4)}} }
+	c := newMaskCache(8 * mask().bytes())
+	kept := mask()
+	c.put(maskKey{class: 1}, kept)
+	for range 8 {
+		c.put(maskKey{class: 1}, mask())
+	}
+	if c.bytes() != kept.bytes() || c.get(maskKey{class: 1}) != kept {
+		t.Errorf("%d bytes of one mask of %d", c.bytes(), kept.bytes())
+	}
+	for class := range 7 {
+		c.put(maskKey{class: uint64(2 + class)}, mask())
+	}
+	for class := range 8 {
+		if c.get(maskKey{class: uint64(1 + class)}) == nil {
+			t.Errorf("mask %d was dropped below the limit", 1+class)
+		}
+	}
+	c.put(maskKey{class: 9}, mask())
+	if c.get(maskKey{class: 1}) != nil || c.get(maskKey{class: 2}) == nil || c.bytes() != 8*kept.bytes() {
+		t.Errorf("beyond the limit the oldest mask must be dropped; %d bytes of masks of %d", c.bytes(), kept.bytes())
+	}
+}
+
 // For a grammar in which a text has many readings at once, the states that are stored also stay within their limit in
 // bytes.
 func TestArenasAreBoundedInBytes(t *testing.T) {

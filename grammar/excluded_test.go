@@ -16,6 +16,10 @@ func TestExcludedStringsAndOldAddresses(t *testing.T) {
 			[]string{`""`, `"b"`, `"aa"`, `"ba"`}, []string{`"a"`, `"ab"`, `"abb"`, `"c"`}},
 		{`{"type":"string","not":{"const":"a"},"maxLength":2}`, []string{`""`, `"b"`, `"ab"`},
 			[]string{`"a"`, `"abc"`}},
+		{`{"type":"object","not":{"enum":[{"a":1},{}]}}`, []string{`{"a":2}`, `{"b":1}`, `{"a":1,"b":1}`},
+			[]string{`{"a":1}`, `{}`, `{ "a" : 1 }`}},
+		{`{"type":"array","not":{"const":[1,[]]}}`, []string{`[]`, `[1]`, `[1,1]`, `[2,[]]`, `[1,[],1]`, `[1,[1]]`},
+			[]string{`[1,[]]`}},
 		{old, []string{`{}`, `{"a":null}`}, []string{`{"a":1}`, `{"b":null}`}},
 	} {
 		g, err := Compile([]byte(c.schema), tokens)

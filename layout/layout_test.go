@@ -95,6 +95,9 @@ func TestUnknownKindsAreRefusedWithTheList(t *testing.T) {
 			t.Errorf("IndexOf(%v): %v", k, err)
 		}
 	}
+	if _, err := kindCount.MarshalText(); !errors.Is(err, ErrKind) {
+		t.Errorf("the first kind without a name as text: %v", err)
+	}
 	if _, err := Kind(99).MarshalText(); !errors.Is(err, ErrKind) {
 		t.Errorf("kind 99 marshals: %v", err)
 	}

@@ -75,6 +75,8 @@ var asks = []struct{ path, body string }{
 	{"/v1/completions", `"prompt":["p","q"],"logprobs":2,"n":2,"max_tokens":9`},
 	{"/v1/completions", `"prompt":"p","echo":true,"logprobs":1,"max_tokens":9,"suffix":""`},
 	{"/v1/completions", `"prompt":[7,8],"return_token_ids":true,"cache_salt":"s","priority":3,"max_tokens":9`},
+	{"/v1/completions", `"prompt":"ab","return_token_ids":true,"max_tokens":9`},
+	{"/v1/chat/completions", `"messages":[{"role":"user","content":"hi"}],"return_token_ids":true`},
 	{"/v1/responses", `"input":"hi","instructions":"be brief","max_output_tokens":9,"metadata":{"k":"v"},
 		"include":["message.output_text.logprobs","reasoning.encrypted_content"],
 		"tools":[{"type":"function","name":"f","strict":true}],"parallel_tool_calls":false`},

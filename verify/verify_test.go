@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"sparrow/kernel/ref"
 	"sparrow/plan"
 	"sparrow/verify"
+	"sparrow/weight"
 )
 
 var checkpoints = []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"}
@@ -231,5 +233,45 @@ func TestNoGolden(t *testing.T) {
 	if _, err := verify.ReadGolden(t.TempDir()); !errors.Is(err, verify.ErrNoGolden) ||
 		!strings.Contains(err.Error(), "as in testdata/oracle/deepseek_v32-1") {
 		t.Errorf("got %v, want ErrNoGolden and a folder that has some", err)
+	}
+}
+
+// A golden file whose tensors are missing or have other types is refused, and the error names the tensor.
+func TestDamagedGoldenFiles(t *testing.T) {
+	ids := weight.SourceBytes("a.input_ids", weight.I32, []int{2}, make([]byte, 8))
+	logits := weight.SourceBytes("a.logits_last", weight.F32, []int{1, 4}, make([]byte, 16))
+	greedy := weight.SourceBytes("a.greedy", weight.I32, []int{1}, make([]byte, 4))
+	margin := weight.SourceBytes("a.greedy_margin", weight.F32, []int{1}, make([]byte, 4))
+	for _, c := range []struct {
+		name, cases string
+		tensors     []weight.Source
+		says        string
+	}{
+		{"whole", `[{"name": "a"}]`, []weight.Source{ids, logits, greedy, margin}, ""},
+		{"no cases", `[]`, []weight.Source{ids}, "lists no cases"},
+		{"a case without tensors", `[{"name": "a"}, {"name": "b"}]`, []weight.Source{ids, logits, greedy, margin},
+			"lacks b.input_ids"},
+		{"ids that are floats", `[{"name": "a"}]`, []weight.Source{weight.SourceBytes("a.input_ids", weight.F32,
+			[]int{2}, make([]byte, 8)), logits, greedy, margin}, "a.input_ids"},
+		{"logits that are integers", `[{"name": "a"}]`, []weight.Source{ids, weight.SourceBytes("a.logits_last",
+			weight.I32, []int{1, 4}, make([]byte, 16)), greedy, margin}, "a.logits_last"},
+		{"fewer selections than calls", `[{"name": "a", "indexer_calls": 1}]`, []weight.Source{ids, logits, greedy,
+			margin}, "lacks a.topk.0"},
+	} {
+		dir := t.TempDir()
+		if err := weight.CreateSharded(dir, c.tensors, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		tensors := filepath.Join(dir, "golden.safetensors")
+		if err := os.Rename(filepath.Join(dir, "model.safetensors"), tensors); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "golden.json"), []byte(`{"cases": `+c.cases+`}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := verify.ReadGolden(dir)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		}
 	}
 }

@@ -92,6 +92,8 @@ func TestHostileMatrices(t *testing.T) {
 			[]string{"x.weight_zero_point", "[1 2]"}},
 		{"reordered columns", append(packed, words("x.weight_g_idx", I32, []int{64}, index...)), Scheme{},
 			[]string{"x.weight_g_idx", "reordered columns"}},
+		{"columns in groups before theirs", append(packed, words("x.weight_g_idx", I32, []int{64},
+			make([]uint32, 64)...)), Scheme{}, []string{"x.weight_g_idx", "column 32 in group 0"}},
 		{"a short list of groups", append(packed, words("x.weight_g_idx", I32, []int{2}, 0, 0)), Scheme{},
 			[]string{"x.weight_g_idx", "2 values"}},
 		{"scales of infinity", with(packed, 1, SourceBytes("x.weight_scale", BF16, []int{4, 2},

@@ -215,6 +215,24 @@ func TestAResponseIsAChatWithItsOptions(t *testing.T) {
 	}
 }
 
+// Only a namespace contains tools: the tools of a function are an unknown field.
+func TestAFunctionContainsNoTools(t *testing.T) {
+	for kind, list := range map[string]string{"function": "f", "namespace": "f__g"} {
+		body := []byte(responseWith(`"tools":[{"type":"` + kind + `","name":"f","tools":[{"type":"function","name":"g"}]}]`))
+		_, err := DecodeResponses(&wire.Decoder{Strict: true}, body)
+		if (err != nil) != (kind == "function") || err != nil && err.Param != "tools[0].tools" {
+			t.Errorf("%s: %+v", kind, err)
+		}
+		r, err := DecodeResponses(&wire.Decoder{}, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.AsChat(nil).Tools; len(got) != 1 || got[0].Name() != list {
+			t.Errorf("%s: tools %+v, want %s", kind, got, list)
+		}
+	}
+}
+
 // Tools of items before any other item belong to the request. Tools of later items are deferred, and a system message
 // shows them at their place, without those that only a provider can run.
 func TestToolsOfItemsAreShownAtTheirPlace(t *testing.T) {

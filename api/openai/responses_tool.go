@@ -64,7 +64,11 @@ func readToolList(c *wire.Reader, known wire.Fields[ResponseTool]) []ResponseToo
 		if kind == TypeCustom || kind == typeNamespace {
 			t.Sent = c.Peek()
 		}
-		wire.ReadObject(c, &t, known)
+		if kind == typeNamespace {
+			wire.ReadObject(c, &t, known)
+		} else { // only a namespace contains tools
+			wire.ReadObject(c, &t, responseToolFields)
+		}
 		return t, true
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +119,20 @@ func TestOnlyArchivesAreRemoved(t *testing.T) {
 	}
 	if err := makeAll(dir, []string{"beos"}); err == nil || !strings.Contains(err.Error(), "linux-amd64-cuda") {
 		t.Errorf("%v", err)
+	}
+}
+
+// The output of a program that fails is not used, even if there is some; the error contains the command.
+func TestCommandsThatFail(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no sh")
+	}
+	out, err := command([]string{"WORD=text"}, "sh", "-c", "echo $WORD")
+	if err != nil || string(out) != "text\n" {
+		t.Errorf("%s, %v", out, err)
+	}
+	out, err = command(nil, "sh", "-c", "echo text; exit 3")
+	if err == nil || out != nil || !strings.Contains(err.Error(), "sh -c echo text; exit 3: exit status 3") {
+		t.Errorf("%s, %v", out, err)
 	}
 }

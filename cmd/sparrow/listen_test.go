@@ -265,3 +265,39 @@ func TestListenFlagsAreChecked(t *testing.T) {
 		t.Errorf("the file that was in the way is gone: %v", err)
 	}
 }
+
+// A socket is removed only if nobody listens on it: not if a server answers, and not if this cannot be determined.
+func TestOnlySocketsWithoutAServerAreRemoved(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s") // the path of a test's own folder may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		name   string
+		ctx    context.Context
+		listen bool
+		says   string // empty if the socket is removed
+	}{{"left", t.Context(), false, ""}, {"used", t.Context(), true, "already listening"},
+		{"unknown", ended, false, "cannot determine"}} {
+		path := filepath.Join(dir, c.name)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		if c.listen {
+			defer l.Close()
+		} else if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err = removeStale(c.ctx, path)
+		_, left := os.Lstat(path)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) ||
+			(left == nil) != (c.says != "") {
+			t.Errorf("%s: %v, want %q; the path: %v", c.name, err, c.says, left)
+		}
+	}
+}

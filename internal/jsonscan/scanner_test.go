@@ -115,6 +115,21 @@ func TestRawValuesEndWhereTheyShould(t *testing.T) {
 }
 
 // An error contains the offset of the mistake and the name of the text.
+// A string that ends early, at any byte of its escapes, is an error.
+func TestStringsThatEndEarlyAreRefused(t *testing.T) {
+	for _, text := range []string{`"a\n\"b"`, `"\u00e9x"`, `"\ud83d\ude00"`, `"\ud83d\n"`, `"\ud83d\\"`} {
+		for n := range len(text) {
+			if got, err := (&jsonscan.Scanner{Text: []byte(text[:n])}).Str(); err == nil {
+				t.Errorf("%s reads as %q", text[:n], got)
+			}
+			s := jsonscan.Scanner{Text: []byte(text[:n]), Lone: func(int) {}}
+			if got, err := s.Str(); err == nil {
+				t.Errorf("%s reads as %q if half a surrogate pair is permitted", text[:n], got)
+			}
+		}
+	}
+}
+
 func TestErrorsHaveAPlace(t *testing.T) {
 	for _, test := range []struct {
 		text   string

@@ -3,7 +3,6 @@ package step_test
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/launches"
 	"sparrow/internal/testkit/table"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel/cuda"
@@ -93,7 +93,7 @@ func TestTableOfPasses(t *testing.T) {
 			}
 			numbers := map[cuda.Ptr]int{}
 			gpu.Watch(func(kernel string, l cuda.Launch, args any) {
-				lines = append(lines, fmt.Sprint("  ", kernel, " ", l.Grid, fields(reflect.ValueOf(args), "", numbers)))
+				lines = append(lines, fmt.Sprint("  ", kernel, " ", l.Grid, launches.Fields(args, numbers)))
 			})
 			b.step(p.works...)
 			gpu.Watch(nil)
@@ -106,36 +106,4 @@ func TestTableOfPasses(t *testing.T) {
 		b.run.Close()
 	}
 	table.Check(t, "passes.txt", lines)
-}
-
-// fields returns the nonzero fields of launch arguments. Addresses are numbered in the order in which they are first
-// used.
-func fields(v reflect.Value, path string, numbers map[cuda.Ptr]int) (out string) {
-	number := func(p cuda.Ptr) int {
-		if _, ok := numbers[p]; !ok {
-			numbers[p] = len(numbers)
-		}
-		return numbers[p]
-	}
-	for i := range v.NumField() {
-		f, name := v.Field(i), path+v.Type().Field(i).Name
-		switch {
-		case f.IsZero():
-		case f.Type() == reflect.TypeFor[cuda.Ptr]():
-			out += fmt.Sprintf(" %s m%d", name, number(cuda.Ptr(f.Uint())))
-		case f.Type() == reflect.TypeFor[cuda.TensorMap]():
-			m := f.Interface().(cuda.TensorMap)
-			base, dims, strides := m.Plain()
-			out += fmt.Sprintf(" %s m%d %v by %v", name, number(base), dims, strides)
-		case f.Kind() == reflect.Struct:
-			out += fields(f, name+".", numbers)
-		case f.Kind() == reflect.Array && f.Type().Elem().Kind() == reflect.Struct:
-			for j := range f.Len() {
-				out += fields(f.Index(j), fmt.Sprintf("%s[%d].", name, j), numbers)
-			}
-		default:
-			out += fmt.Sprintf(" %s %v", name, f)
-		}
-	}
-	return out
 }

@@ -160,7 +160,7 @@ func (r Result) Selected(layer, i int) []int32 {
 	return ints(r.view(t))
 }
 
-// Scores returns the scores of Selected, if they were recorded.
+// Scores returns the scores of Selected, if they were recorded. They are undefined where Selected is padded or nil.
 func (r Result) Scores(layer, i int) []float32 {
 	return r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Scores }))
 }

@@ -124,6 +124,11 @@ func testRefusals(p *pair) {
 	wide := p.floats(2, 200, make([]float32, 400))
 	table := p.ints(1, 2, []int32{0, 5})
 	zero := p.ints(2, 1, []int32{0, 0})
+	sparse := func(slot int32) error {
+		return kernel.Do(p.dev, kernel.SparseArgs{Out: out.dev, Q: q.dev, Pool: pool.dev,
+			Indices: p.ints(2, 1, []int32{0, slot}).dev, Lens: p.ints(2, 1, []int32{1, 1}).dev, Heads: 1, Scale: 1})
+	}
+	p.must(sparse(int32(pool.dev.Slots() - 1)))
 	cases := map[string]error{
 		"multiply: inner sizes differ": kernel.Do(p.dev, kernel.MultiplyArgs{Out: x.dev, X: x.dev.Columns(0, 7),
 			W: w.dev}),
@@ -150,6 +155,7 @@ func testRefusals(p *pair) {
 			Pool: index.dev}),
 		"sparse: slot beyond pool": kernel.Do(p.dev, kernel.SparseArgs{Out: out.dev, Q: q.dev, Pool: pool.dev,
 			Indices: i1.dev, Lens: p.ints(2, 1, []int32{1, 1}).dev, Heads: 1, Scale: 1}),
+		"sparse: first slot beyond pool": sparse(int32(pool.dev.Slots())),
 		"scores: page beyond pool": kernel.Do(p.dev, kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev,
 			Keys: index.dev, Table: table.dev, TableRow: zero.dev, Lens: p.ints(2, 1, []int32{14, 1}).dev, Heads: 1}),
 		"scores: more keys than columns": kernel.Do(p.dev, kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev,

@@ -99,7 +99,7 @@ var testOnly = []string{
 	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/sim",
 	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 	"internal/testkit/await", "internal/testkit/cputime", "internal/testkit/heap",
-	"internal/testkit/wiretable", "internal/testkit/ops",
+	"internal/testkit/wiretable", "internal/testkit/launches", "internal/testkit/ops",
 	"internal/testkit/plantable", "internal/testkit/table", "internal/testkit/testflag",
 }
 

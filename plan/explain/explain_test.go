@@ -132,6 +132,28 @@ func TestLengthsOfLargeBatchesAreLeftOut(t *testing.T) {
 	}
 }
 
+// A request that fills the context is planned; one token more is refused, and the error names the request.
+func TestRequestsBeyondTheContext(t *testing.T) {
+	h, err := plan.HardwareFor("sm90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := plan.ModelFor("deepseek_v32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tokens, says := range map[int]string{m.Context: "", m.Context + 1: "request 1 has"} {
+		b, err := plan.ParseBatch(fmt.Sprintf("decode:1x9,1x%d", tokens))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = explain.Ask{Model: m, Hardware: h, Batch: &b, Question: explain.Question{Layer: -1}}.Answer()
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%d tokens of %d: %v, want %q", tokens, m.Context, err, says)
+		}
+	}
+}
+
 func TestLayerQuestion(t *testing.T) {
 	cfg, _ := resolve(t, "cpu", "glm-5.2", plan.Policy{DenseThreshold: 512})
 	a := ask(t, cfg, "mixed:extend:3000/decode:9", explain.Question{Layer: 3, Carried: true})

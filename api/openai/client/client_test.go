@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,6 +46,51 @@ func TestCall(t *testing.T) {
 	if got.URL.Path != "/x" || got.Header.Get("Authorization") != "Bearer secret" ||
 		got.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s with %v", got.URL, got.Header)
+	}
+}
+
+// closing is a transport that counts the bodies that are not closed yet.
+type closing struct {
+	http.RoundTripper
+	open int
+}
+
+func (c *closing) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		c.open++
+		answer.Body = closer{answer.Body, c}
+	}
+	return answer, err
+}
+
+type closer struct {
+	io.ReadCloser
+	count *closing
+}
+
+func (c closer) Close() error {
+	c.count.open--
+	return c.ReadCloser.Close()
+}
+
+// The body of each response is closed, so that its connection is used again: of one that is read, of one that is not
+// JSON and of a refusal.
+func TestBodiesAreClosed(t *testing.T) {
+	for _, answer := range []struct {
+		status int
+		body   string
+	}{{http.StatusOK, `{"b": 2}`}, {http.StatusOK, "<html>"}, {http.StatusServiceUnavailable, "busy"}} {
+		served, _ := serve(t, answer.status, answer.body)
+		through := &closing{RoundTripper: http.DefaultTransport}
+		c, err := New(served.Base(), "", through)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Call(t.Context(), http.MethodGet, "/x", nil, new(any))
+		if through.open != 0 {
+			t.Errorf("status %d with %s: %d bodies are open", answer.status, answer.body, through.open)
+		}
 	}
 }
 

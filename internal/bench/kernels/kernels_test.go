@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"sparrow/internal/bench/harness"
 	"sparrow/internal/block"
 	"sparrow/internal/device/host"
+	"sparrow/internal/testkit/table"
 	"sparrow/internal/testkit/testflag"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -56,8 +59,20 @@ func shapes(list []Case) []Case {
 	})
 }
 
+// Each case is right and is timed. The operations, bytes and memory of the first case of each name are those of a
+// golden table.
 func TestEveryCaseIsRightAndTimed(t *testing.T) {
 	cases := shapes(affordable())
+	made := map[string]string{}
+	for i, c := range cases {
+		cases[i].Make = func(r *Rig) *Op {
+			op := c.Make(r)
+			if made[c.Name] == "" {
+				made[c.Name] = described(c, op)
+			}
+			return op
+		}
+	}
 	var o Options
 	if !*everything { // the tests of other packages check the results of the other tiers
 		o.Backends = cpu.Backends()[:1]
@@ -84,6 +99,45 @@ func TestEveryCaseIsRightAndTimed(t *testing.T) {
 	for _, c := range cases {
 		if (c.Only == nil || c.Only(best)) && !seen[c.Name+c.Shape+best] {
 			t.Errorf("%s %s was not timed on %s", c.Name, c.Shape, best)
+		}
+	}
+	if best != "cpu-go" { // plain Go has other first cases
+		table.Check(t, "cases.txt", slices.Sorted(maps.Values(made)))
+	}
+}
+
+// described returns a line with the properties of a case and its operation.
+func described(c Case, op *Op) string {
+	line := fmt.Sprintf("%s, %s: called %q, group %q, also %q, threads %v, of peak %v; %.6g FLOPs, %.6g bytes of %d",
+		c.Name, c.Shape, c.Called, c.Group, c.Also, c.Threads, c.OfPeak, op.FLOPs, op.Bytes, len(op.Memory))
+	if op.Turn != nil {
+		line += fmt.Sprintf(", %d at a time", len(op.Turn()))
+	}
+	for _, backend := range []string{"cpu-go", "cpu-avx2", "cpu-avx512", "cpu-amx"} {
+		if c.Only != nil && c.Only(backend) {
+			line += ", on " + backend
+		}
+	}
+	return line
+}
+
+// The values of large memory are random throughout: zeros would be read faster.
+func TestLargeMemoryIsRandom(t *testing.T) {
+	for _, d := range []kernel.DType{kernel.E4M3, kernel.E2M1x2, kernel.BF16} {
+		rig := newRig(1 << 20)
+		rig.big = make([]byte, rig.bigBytes)
+		rig.fillBig(d)
+		zeros, longest, run := 0, 0, 0
+		for _, b := range rig.big {
+			if run++; b != 0 {
+				run = 0
+				continue
+			}
+			zeros++
+			longest = max(longest, run)
+		}
+		if err := rig.failed(); err != nil || zeros > len(rig.big)/50 || longest > 3 {
+			t.Errorf("%v: %d of %d bytes are zero, up to %d in a row, error %v", d, zeros, len(rig.big), longest, err)
 		}
 	}
 }

@@ -391,4 +391,14 @@ func TestReportsReadWell(t *testing.T) {
 	if n := strings.Count(svg.String(), "<circle"); n != 6 {
 		t.Errorf("%d points are drawn, want 6", n)
 	}
+	series := map[string]int{}
+	for _, s := range r.Plot().Series {
+		series[s.Name] += len(s.Points)
+		if len(s.Points) != 2 || s.Points[0].X != 0 || s.Points[1].X != 128 {
+			t.Errorf("%s has the points %v, want one for each context", s.Name, s.Points)
+		}
+	}
+	if len(series) != 3 {
+		t.Errorf("series %v, want 3", series)
+	}
 }

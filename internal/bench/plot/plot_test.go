@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"math"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -45,6 +48,26 @@ func TestChart(t *testing.T) {
 	}
 	if strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
 		t.Errorf("the picture has a position that is not a number:\n%s", s)
+	}
+}
+
+// Larger values are drawn further to the right and higher.
+func TestLargerValuesAreHigher(t *testing.T) {
+	s := draw(t, &Chart{Series: []Series{{"", []Point{{512, 1}, {1024, 10}, {4096, 100}}}}})
+	var x, y []float64
+	for _, m := range regexp.MustCompile(`<circle cx="([0-9.]+)" cy="([0-9.]+)"`).FindAllStringSubmatch(s, -1) {
+		for i, to := range []*[]float64{&x, &y} {
+			v, err := strconv.ParseFloat(m[1+i], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*to = append(*to, v)
+		}
+	}
+	slices.Reverse(y)
+	if len(x) != 3 || !slices.IsSorted(x) || !slices.IsSorted(y) || x[0] != left || y[0] != top ||
+		y[2] != height-bottom || x[2] != width-right {
+		t.Errorf("columns %v, rows %v", x, y)
 	}
 }
 

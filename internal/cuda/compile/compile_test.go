@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sparrow/internal/cuda/image"
 )
 
 func TestStructsAreFoundInPlainC(t *testing.T) {
@@ -114,6 +117,48 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 	if err := Build(Config{Source: src, Out: out, NVRTC: t.TempDir(), Log: io.Discard}); !errors.Is(err,
 		ErrNoCompiler) {
 		t.Errorf("without a compiler: %v", err)
+	}
+}
+
+// An image whose hash is recorded needs no compiler, unless it is forced. A manifest that cannot be read completely
+// counts as empty.
+func TestOnlyChangedImagesNeedACompiler(t *testing.T) {
+	const unit = "smxx/op/instantiations/a.cu"
+	src := t.TempDir()
+	place(t, filepath.Join(src, unit))
+	files, err := image.Files(os.DirFS(src), unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := image.Image{Name: image.NameOf(unit), Source: unit, Target: image.Target(unit), Options: image.Options(),
+		Files: files, Hash: image.HashOf(unit, files), PTX: image.Portable(unit)}
+	text, err := json.Marshal(image.Manifest{Images: []image.Image{im}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(text)
+	for _, c := range []struct {
+		name, manifest string
+		force          bool
+		is             error
+	}{
+		{"recorded", good, false, nil},
+		{"forced", good, true, ErrNoCompiler},
+		{"another hash", strings.Replace(good, im.Hash, "00", 1), false, ErrNoCompiler},
+		{"truncated", good[:len(good)-1], false, ErrNoCompiler},
+		{"a number in place of kernels", strings.Replace(good, `"kernels":null`, `"kernels":5`, 1), false,
+			ErrNoCompiler},
+	} {
+		out := t.TempDir()
+		place(t, filepath.Join(out, image.CubinFile(im.Name)))
+		place(t, filepath.Join(out, image.PTXFile(im.Name)))
+		if err := os.WriteFile(filepath.Join(out, "manifest.json"), []byte(c.manifest), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := Build(Config{Source: src, Out: out, NVRTC: t.TempDir(), Force: c.force, Log: io.Discard})
+		if !errors.Is(err, c.is) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.is)
+		}
 	}
 }
 

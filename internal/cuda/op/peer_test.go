@@ -2,10 +2,13 @@ package op
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"sparrow/internal/testkit/launches"
+	tables "sparrow/internal/testkit/table"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
@@ -109,6 +112,65 @@ func TestExchangesOfRanks(t *testing.T) {
 			t.Errorf("%s: %d launches, want %d; %v", c.name, got, c.launches, err)
 		}
 	}
+}
+
+// Each exchange launches kernels with the arguments that the golden table lists, for tensors whose rows are adjacent
+// and for tensors whose rows are apart.
+func TestTableOfExchanges(t *testing.T) {
+	devs, list := peers(t, 3)
+	var lines []string
+	for _, gap := range []int{0, 64} {
+		tensor := func(d kernel.DType, rows, cols int) kernel.Tensor {
+			x, err := kernel.New(devs[1], d, rows, cols+gap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x.Columns(0, cols)
+		}
+		for _, c := range []struct {
+			name string
+			run  func(c kernel.Collective) error
+		}{
+			{"sum", func(c kernel.Collective) error {
+				return c.AllReduce(kernel.AllReduceArgs{X: tensor(kernel.F32, 3000, 4096)})
+			}},
+			{"logits", func(c kernel.Collective) error {
+				return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.F32, 320, 3*16384),
+					X: tensor(kernel.F32, 320, 16384)})
+			}},
+			{"narrow logits", func(c kernel.Collective) error {
+				return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.F32, 5, 18), X: tensor(kernel.F32, 5, 6)})
+			}},
+			{"rows", func(c kernel.Collective) error {
+				return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 2304, 8192),
+					Bounds: []int{0, 4, 2000, 2304}})
+			}},
+			{"broadcast", func(c kernel.Collective) error {
+				return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.I32, 7, 4), From: 2})
+			}},
+			{"scattered sum", func(c kernel.Collective) error {
+				return c.ReduceScatter(kernel.ReduceScatterArgs{Out: tensor(kernel.BF16, 2000, 3072),
+					X: tensor(kernel.BF16, 2000, 3*3072)})
+			}},
+			{"scattered sum of no rows", func(c kernel.Collective) error {
+				return c.ReduceScatter(kernel.ReduceScatterArgs{Out: tensor(kernel.BF16, 1, 32).Slice(0, 0),
+					X: tensor(kernel.BF16, 1, 96).Slice(0, 0)})
+			}},
+		} {
+			lines = append(lines, fmt.Sprintf("%s, %d values between rows", c.name, gap))
+			numbers := map[cuda.Ptr]int{}
+			devs[1].gpu.Watch(func(kernel string, l cuda.Launch, args any) {
+				if args != nil {
+					lines = append(lines, fmt.Sprint("  ", kernel, " ", l.Grid, launches.Fields(args, numbers)))
+				}
+			})
+			if err := c.run(list[1]); err != nil {
+				lines = append(lines, "  refused "+tables.Facts(err.Error()))
+			}
+			devs[1].gpu.Watch(nil)
+		}
+	}
+	tables.Check(t, "exchanges.txt", lines)
 }
 
 // A missing rank is named by the next wait, not by an earlier call.

@@ -491,6 +491,29 @@ func TestCloseLeavesARankThatHangs(t *testing.T) {
 	})
 }
 
+// unclosed is a device whose Close fails.
+type unclosed struct {
+	kernel.Device
+	err error
+}
+
+func (d unclosed) Close() error { return d.err }
+
+// The error of Close names every rank that was not closed, at each call.
+func TestCloseNamesEveryRankThatFails(t *testing.T) {
+	first, last := errors.New("first"), errors.New("last")
+	g, err := New([]kernel.Device{unclosed{&ref.Device{}, first}, &ref.Device{}, unclosed{&ref.Device{}, last},
+		&ref.Device{}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := g.Close(); !errors.Is(err, first) || !errors.Is(err, last) {
+			t.Errorf("Close returned %v", err)
+		}
+	}
+}
+
 func TestRanksThatDoNotAgree(t *testing.T) {
 	g := open(t, 2, Options{})
 	x := tensors(t, g, rand.New(rand.NewPCG(1, 1)), 2, 8)

@@ -291,6 +291,7 @@ func TestSingleProblems(t *testing.T) {
 		{"an absurd context", v32(fields{"max_position_embeddings": 1 << 29}), "max_position_embeddings is 536870912"},
 		{"absurdly many experts", v32(fields{"n_routed_experts": 60000}), "n_routed_experts is 60000, want 1 to 4096"},
 		{"an end token below the vocabulary", v32(fields{"eos_token_id": -5}), "eos_token_id is -5, want 0 to 129279"},
+		{"the first token after the vocabulary", v32(fields{"eos_token_id": 129280}), "eos_token_id is 129280"},
 		{"a first token above it", v32(fields{"bos_token_id": 1 << 20}), "bos_token_id is 1048576"},
 		{"an absurd theta", v32(fields{"rope_theta": 1e300}), "rope_theta is 1e+300"},
 		{"a negative scale", v32(fields{"routed_scaling_factor": -1}), "routed_scaling_factor is -1"},

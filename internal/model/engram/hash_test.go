@@ -2,6 +2,7 @@ package engram
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -35,6 +36,22 @@ func TestReleasedHash(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("primes of table %d are 16000000 + %v, want %v", i, got, want)
+		}
+	}
+}
+
+// A shape whose lists have different lengths, or whose tables do not have the rows of their primes, is refused.
+func TestShapesAreChecked(t *testing.T) {
+	for says, change := range map[string]func(*Shape){
+		"2 engram layers and 1 table sizes": func(s *Shape) { s.Rows = s.Rows[:1] },
+		"1 engram layers and 2 table sizes": func(s *Shape) { s.Layers = s.Layers[:1] },
+		"the table of layer 14 add up to":   func(s *Shape) { s.Rows = []int{s.Rows[0], s.Rows[1] + 1} },
+		"the table of layer 1 add up to":    func(s *Shape) { s.Rows = []int{s.Rows[0] - 1, s.Rows[1]} },
+	} {
+		s := released
+		change(&s)
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
 		}
 	}
 }

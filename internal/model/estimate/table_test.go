@@ -47,6 +47,8 @@ func TestTableOfEstimates(t *testing.T) {
 		{"glm-4.7-flash", "decode:3x2000", 1, plan.ByHeads},
 		{"glm-5.3-flash", "decode:6x12000", 1, plan.ByHeads},
 		{"glm-5.3-flash", "extend:3000+500", 1, plan.ByHeads},
+		{"deepseek-v4.1-flash", "decode:33x20000", 1, plan.ByHeads},
+		{"deepseek-v4.1-flash", "extend:4000+30000", 2, plan.ByHeads},
 	} {
 		name := fmt.Sprintf("%s %s on %d GPUs by %v", c.preset, c.batch, c.gpus, c.how)
 		e, err := stepOf(t, c.preset, c.batch, c.gpus, c.how)
@@ -56,6 +58,11 @@ func TestTableOfEstimates(t *testing.T) {
 		}
 		add("%s: %d rows, %.5g ms, %d bytes, warning %s", name, e.Rows, e.Millis, e.WeightBytes, table.Facts(e.Warning))
 		stagesOf(e)
+	}
+	for _, name := range synth.PresetNames() {
+		d := described(t, name)
+		add("%s: %d bytes of tables, %d of weights beside experts on one GPU, %d on each of two with 8 heads", name,
+			tableBytes(d), restBytes(d, 64, 1), restBytes(d, 8, 2))
 	}
 	for _, c := range []struct {
 		preset, hw string
@@ -67,7 +74,8 @@ func TestTableOfEstimates(t *testing.T) {
 		{"deepseek-v4-flash", "2xrtxpro6000,256G", 0, false},
 		{"deepseek-v4-flash", "a100,512G,cores=64,read=1.9T", 0, false}, {"deepseek-v3.2", "8xh200,1T", 0, false},
 		{"glm-5", "8xh200,2T,bus=25G,stream=90G", 0, false}, {"deepseek-v4-pro", "8xh200,1T", 0, false},
-		{"glm-5.3-flash", "h200,128G", 0, true},
+		{"glm-5.3-flash", "h200,128G", 0, true}, {"deepseek-v4.1-flash", "h200,512G", 0, false},
+		{"deepseek-v4.1-flash", "2xh200,1T", 0, true},
 		{"deepseek-v3.2", "h200,64G", 0, false},
 	} {
 		q := question(t, c.preset, c.hw)
@@ -98,8 +106,8 @@ func TestTableOfEstimates(t *testing.T) {
 	table.Check(t, "estimates.txt", lines)
 }
 
-// stepOf returns the estimate of a batch whose requests are assigned to ranks round-robin.
-func stepOf(t *testing.T, preset, batch string, gpus int, how plan.Division) (*Estimate, error) {
+// described returns the description of a preset.
+func described(t *testing.T, preset string) config.Description {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
 	if err != nil {
@@ -109,6 +117,13 @@ func stepOf(t *testing.T, preset, batch string, gpus int, how plan.Division) (*E
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// stepOf returns the estimate of a batch whose requests are assigned to ranks round-robin.
+func stepOf(t *testing.T, preset, batch string, gpus int, how plan.Division) (*Estimate, error) {
+	t.Helper()
+	d := described(t, preset)
 	facts, err := family.Facts(d)
 	if err == nil {
 		facts, err = facts.Divide(gpus, how)

@@ -83,6 +83,39 @@ func TestScaleTypes(t *testing.T) {
 	}
 }
 
+// If weights are only described, matrices that would be converted share zero bytes, whatever their sizes are.
+func TestDescribedMatricesShareBytes(t *testing.T) {
+	z := func(name string, d weight.DType, rows, cols int) weight.Source {
+		return tensor(name, d, filled(rows*cols*d.Bits()/8, 0), rows, cols)
+	}
+	l := loader(t, nil,
+		z("a.qweight", weight.I32, 32, 1), z("a.qzeros", weight.I32, 1, 1), z("a.scales", weight.F16, 1, 8),
+		z("b.qweight", weight.I32, 64, 2), z("b.qzeros", weight.I32, 2, 2), z("b.scales", weight.F16, 2, 16))
+	l.Described = true
+	for _, x := range []struct {
+		name    string
+		out, in int
+	}{{"a.weight", 8, 32}, {"b.weight", 16, 64}} {
+		if m := l.Matrix(x.name, x.out, x.in); m == nil || m.In() != x.in {
+			t.Errorf("%s: %v", x.name, m)
+		}
+	}
+	if err := l.Finish(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A matrix that cannot be converted is a problem of the checkpoint, with the name of its tensor.
+func TestScalesThatAreNotFinite(t *testing.T) {
+	infinite := []byte{0, 0, 0x80, 0x3f, 0, 0, 0x80, 0x7f} // the values 1 and infinity
+	l := loader(t, nil, tensor("w.weight", weight.F8E4M3, filled(130*128, 1), 130, 128),
+		tensor("w.weight_scale", weight.F32, infinite, 2, 1))
+	l.Matrix("w.weight", 130, 128)
+	if err := l.Finish(); !errors.Is(err, nn.ErrTensors) || !strings.Contains(err.Error(), "w.weight_scale") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func ones(t *testing.T, n int) kernel.Tensor {
 	t.Helper()
 	x, err := kernel.New(&ref.Device{}, kernel.F32, 1, n)

@@ -73,3 +73,32 @@ func TestTablesArePrepared(t *testing.T) {
 		}
 	}
 }
+
+// drawer is a device that generates random values itself.
+type drawer struct {
+	*ref.Device
+	given []kernel.Weight
+}
+
+func (d *drawer) Draw(kernel.Tensor, kernel.Drawn) error { return nil }
+
+func (d *drawer) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	d.given = append(d.given, w)
+	return nil, nil
+}
+
+// A device that generates random values gets, in place of memory, their distribution and the size of the tensor.
+func TestDevicesDrawValues(t *testing.T) {
+	w := drawn(t, weight.Tensor{Name: "a.weight", DType: weight.BF16, Shape: []int{3, 32},
+		Drawn: &weight.Distribution{Seed: 5, Mean: 2, Spread: 3}})
+	d := &drawer{Device: &ref.Device{}}
+	l := nn.NewLoader(w, d, nil)
+	l.Matrix("a.weight", 3, 32)
+	if err := l.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if want := (kernel.Drawn{Seed: 5, Mean: 2, Spread: 3, Bytes: 2 * 3 * 32}); len(d.given) != 1 ||
+		d.given[0].Data.Buf != kernel.Buffer(want) {
+		t.Errorf("the device got %+v, want %+v", d.given, want)
+	}
+}

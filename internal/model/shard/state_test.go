@@ -3,9 +3,13 @@ package shard
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
+	"sparrow/internal/attn"
 	"sparrow/internal/model"
+	"sparrow/kernel"
+	"sparrow/plan"
 )
 
 // Every rank numbers its window pages from 0; pages that a sequence does not have are unchanged.
@@ -84,6 +88,62 @@ func TestStatesOfAllRanksChangeTogether(t *testing.T) {
 		}
 		if s.Release(); !slices.Equal(log, []string{"release a", "release b", "release c"}) || s.parts != nil {
 			t.Errorf("released %v", log)
+		}
+	}
+}
+
+// built is a pass of one rank whose program cannot be built if err is set.
+type built struct {
+	model.Pass
+	err error
+}
+
+func (b built) Program() (kernel.Program, error) { return nil, b.err }
+
+// If the program of a rank cannot be built, the error names the rank.
+func TestARankWithoutAProgram(t *testing.T) {
+	fault := errors.New("fault")
+	for failing, want := range []string{"rank 0 of 3: fault", "rank 1 of 3: fault", "rank 2 of 3: fault"} {
+		p := &pass{programs: make([]kernel.Program, 3)}
+		for i := range 3 {
+			var b built
+			if i == failing {
+				b.err = fault
+			}
+			p.parts = append(p.parts, b)
+		}
+		if _, err := p.Program(); !errors.Is(err, fault) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// prepared is a pass of one rank that fills the input block with a word.
+type prepared struct {
+	model.Pass
+	word int32
+}
+
+func (p prepared) Prepare(_ *model.Input, words []int32) error {
+	words[1] = p.word
+	return nil
+}
+
+// All ranks fill the input block with the same words; if a rank differs, the error names it.
+func TestRanksThatFillOtherBlocks(t *testing.T) {
+	in := &model.Input{Batch: attn.Batch{Config: &plan.Config{}}}
+	for _, c := range []struct {
+		words []int32
+		says  string
+	}{{[]int32{5, 5, 5}, ""}, {[]int32{5, 5, 6}, "rank 2 differs"}, {[]int32{5, 6, 5}, "rank 1 differs"}} {
+		p := &pass{m: &ranks{}, block: make([]int32, 4)}
+		for _, w := range c.words {
+			p.parts = append(p.parts, prepared{word: w})
+		}
+		err := p.Prepare(in, []int32{1, 2, 3})
+		if (err == nil) != (c.says == "") || err != nil && (!errors.Is(err, kernel.ErrLost) ||
+			!strings.Contains(err.Error(), c.says)) {
+			t.Errorf("words %v: %v, want %q", c.words, err, c.says)
 		}
 	}
 }

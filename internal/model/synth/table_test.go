@@ -2,8 +2,10 @@ package synth_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 
 	"sparrow/internal/model/config"
@@ -96,4 +98,29 @@ func TestTableOfTensors(t *testing.T) {
 		}
 	}
 	table.Check(t, "tensors.txt", lines)
+}
+
+// Every preset has a config.json of a family that is supported. ReleaseNames has exactly the presets that name a
+// release, in alphabetical order.
+func TestPresetsAndTheirReleases(t *testing.T) {
+	var released []string
+	for _, p := range synth.Presets() {
+		text, err := synth.PresetConfig(p.Name)
+		if err == nil {
+			_, err = config.Describe(p.Name, text)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		if p.Release != "" {
+			released = append(released, p.Name)
+		}
+	}
+	slices.Sort(released)
+	if got := synth.ReleaseNames(); !slices.Equal(got, released) || !slices.Contains(got, "deepseek-v3.2") {
+		t.Errorf("releases %v, want %v", got, released)
+	}
+	if _, err := synth.PresetConfig("deepseek-v3.3"); !errors.Is(err, synth.ErrPreset) {
+		t.Errorf("an unknown preset: %v", err)
+	}
 }

@@ -2,6 +2,7 @@ package v4_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,6 +110,12 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 		if _, err := b.Runner.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("window pages %v: got %v, want %q", c.windows, err, c.want)
 		}
+	}
+	w := s.Work(plan.ModeExtend, 10)
+	w.Windows, w.Pages = s.Pages, slices.Clone(s.Pages)
+	w.Pages[0] = steps.Pages
+	if _, err := b.Runner.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "in a cache of") {
+		t.Errorf("a page beyond the cache: got %v", err)
 	}
 	// A restored state contains nothing before the page's last group.
 	st, err := m.Restore(256, s.Pages)

@@ -173,6 +173,27 @@ func TestStatesAreChecked(t *testing.T) {
 	refused("tokens before", w)
 }
 
+// A step is refused if a position that its tokens attend to has no window page, and the error names the page.
+func TestWindowPagesAreChecked(t *testing.T) {
+	b := steps.New(t, open(t), plan.Policy{KV: "fp8"})
+	page := b.Config.Page
+	s := b.Sequence(1, 2*page+44)
+	b.Step(s.Work(plan.ModeExtend, 2*page-100))
+	for _, c := range []struct {
+		windows []int32
+		want    string
+	}{{[]int32{0, -1, 2}, "reaches page 1"},
+		{[]int32{-1, steps.Pages, 2}, fmt.Sprintf("page %d in a cache", steps.Pages)},
+		{[]int32{0}, "1 entries of window pages for 3 pages"}, {[]int32{-1, 1, 2}, ""}} {
+		w := s.Work(plan.ModeExtend, 1)
+		w.Windows = c.windows
+		_, err := b.Runner.Run([]step.Work{w})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("window pages %v: got %v, want %q", c.windows, err, c.want)
+		}
+	}
+}
+
 // The CPU kernels agree with the reference, within rounding.
 func TestAgreesWithTheReference(t *testing.T) {
 	if !*long {

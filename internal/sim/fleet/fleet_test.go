@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -137,6 +138,42 @@ func TestTraces(t *testing.T) {
 	} {
 		if _, err := ReadTrace(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("trace %q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Each setting outside its range is refused, and the error names it.
+func TestConfigurationsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Config)
+		says   string // empty if the configuration is valid
+	}{
+		{func(c *Config) { c.Replicas = 0 }, "replicas is 0"},
+		{func(c *Config) { c.CacheTokens = 0 }, "cache tokens is 0"},
+		{func(c *Config) { c.ContextTokens = 0 }, "context tokens is 0"},
+		{func(c *Config) { c.StepTokens = 0 }, "step tokens is 0"},
+		{func(c *Config) { c.MaxRunning = 0 }, "running sequences is 0"},
+		{func(c *Config) { c.MaxQueue = -1 }, "waiting sequences is -1"},
+		{func(c *Config) { c.Cost.Pass = 0 }, "costs are 0s per pass"},
+		{func(c *Config) { c.Cost.Row = -1 }, "-1ns per prompt row"},
+		{func(c *Config) { c.Cost.Decode = -1 }, "-1ns per decode"},
+		{func(c *Config) { c.Cost.Keys = -1 }, "-1ns per thousand keys"},
+		{func(c *Config) { c.Capacity = -1 }, "capacity is -1"},
+		{func(c *Config) { c.Capacity = math.NaN() }, "capacity is NaN"},
+		{func(c *Config) { c.Deaths = []Death{{Replica: 3}} }, "replica 3 fails"},
+		{func(c *Config) { c.Deaths = []Death{{Replica: -1}} }, "replica -1 fails"},
+		{func(c *Config) { c.Deaths = []Death{{At: -1}} }, "fails after -1ns"},
+		{func(c *Config) { c.Deaths = []Death{{Back: -1}} }, "works again after -1ns"},
+		{func(c *Config) { c.Deaths = []Death{{Replica: 2}} }, ""},
+		{func(c *Config) {
+			c.Replicas, c.CacheTokens, c.ContextTokens, c.StepTokens, c.MaxRunning, c.MaxQueue = 1, 1, 1, 1, 1, 1
+			c.Cost = formula.Cost{Pass: 1}
+		}, ""},
+	} {
+		x := small(RoundRobin)
+		c.change(&x)
+		if err := x.check(); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %q", err, c.says)
 		}
 	}
 }

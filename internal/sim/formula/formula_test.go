@@ -113,6 +113,21 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 	}
 }
 
+// The hash of a sequence depends on each token, its position and the hash before it.
+func TestHashesDependOnPositions(t *testing.T) {
+	seen := map[uint64]bool{}
+	for h := range uint64(3) {
+		for token := range int32(5) {
+			for position := range 5 {
+				seen[After(h, token, position)] = true
+			}
+		}
+	}
+	if len(seen) != 75 {
+		t.Errorf("%d hashes of 75 rows", len(seen))
+	}
+}
+
 // Every state that was made, restored or copied is counted until it is released, and a copy advances independently.
 func TestStatesAreCounted(t *testing.T) {
 	b := newBench(t, Shape{Vocab: 50, Context: 700, Windows: true}, NewDevice(Settings{}))
