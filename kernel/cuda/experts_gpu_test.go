@@ -338,7 +338,7 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 			order := got[1][4*rows*(wide+top):]
 			for i, p := range expect.SortPairs(pairs, experts) {
 				if got := int32(binary.LittleEndian.Uint32(order[4*i:])); got != p {
-					t.Fatalf("%d experts, %d rows of %d: place %d holds pair %d, want %d", experts, rows, top, i, got, p)
+					t.Fatalf("%d experts, %d rows of %d: place %d has pair %d, want %d", experts, rows, top, i, got, p)
 				}
 			}
 			if !bytes.Equal(got[0], got[1]) {
