@@ -157,7 +157,7 @@ type sparseRows struct {
 	partBytes int64
 	combine   string
 	// few are the kernels that divide each unit of work among two, four and eight thread blocks, with bitwise equal
-	// results. They support rows of one stream that are divided into segments.
+	// results. They support rows of one stream that are divided into segments, and all rows of two streams.
 	few    []string
 	mapped bool // the kernel takes MappedAttendArgs
 }
@@ -171,8 +171,9 @@ var sparseKernels = map[layout.Kind]sparseRows{
 		[]string{"sparrow_sparse_block_duo"}, false},
 	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
 		[]string{"sparrow_sparse_raw_duo"}, false},
-	layout.V4Row584:  {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, nil, false},
-	layout.V41Row288: {"sparrow_sparse_shared", layout.V41EntryBytes, V4Dim, 2, 2, combineF16, nil, false},
+	layout.V4Row584: {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, nil, false},
+	layout.V41Row288: {"sparrow_sparse_shared", layout.V41EntryBytes, V4Dim, 2, 2, combineF16,
+		[]string{"sparrow_sparse_shared_duo"}, false},
 	layout.FP8Row528: {"sparrow_sparse_nope", layout.NopeRowBytes, layout.LatentDim, 1, 2, combineF16, nil, false},
 	layout.BF16Row1024: {"sparrow_sparse_flat", layout.NopeBF16Bytes, layout.LatentDim, 1, 4, combineF32, nil,
 		true},
@@ -184,7 +185,7 @@ var sparseKernels = map[layout.Kind]sparseRows{
 func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (kernel string, blocks int32) {
 	kernel, blocks = r.kernel, int32(units)
 	for _, few := range r.few {
-		if units *= 2; segments > 1 && units <= int64(multiprocessors) {
+		if units *= 2; (segments > 1 || r.streams == 2) && units <= int64(multiprocessors) {
 			kernel, blocks = few, int32(units)
 		}
 	}

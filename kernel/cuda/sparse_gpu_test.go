@@ -22,7 +22,8 @@ type sparsePool struct {
 
 // poolDim returns the number of values of a row; kind 0 means gathered V4 rows.
 func poolDim(kind layout.Kind) int {
-	if kind == 0 || kind == layout.V4Row584 {
+	switch kind {
+	case 0, layout.V4Row584, layout.V41Row288, layout.V41Window528:
 		return V4Dim
 	}
 	return layout.RowDim
@@ -30,9 +31,15 @@ func poolDim(kind layout.Kind) int {
 
 func newSparsePool(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens int, used []int32) *sparsePool {
 	pageBytes := 2 * V4Dim * pageTokens
-	if kind == layout.V4Row584 {
+	switch kind {
+	case 0:
+	case layout.V4Row584:
 		pageBytes = int(V4PageBytes(pageTokens))
-	} else if kind != 0 {
+	case layout.V41Row288, layout.V41Window528:
+		l, err := layout.V4Of(kind)
+		check(r.t, err)
+		pageBytes = l.PageBytes(pageTokens)
+	default:
 		main, err := layout.MainOf(kind)
 		check(r.t, err)
 		pageBytes = main.PageBytes(pageTokens)
@@ -60,6 +67,11 @@ func newSparsePool(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens i
 			for i := range v {
 				v[i] = num.FromBF16(binary.LittleEndian.Uint16(raw[2*i:]))
 			}
+		case layout.V41Row288, layout.V41Window528:
+			l, err := layout.V4Of(kind)
+			check(r.t, err)
+			l.Encode(page[:pageBytes], pageTokens, at, v)
+			l.Decode(v, page[:pageBytes], pageTokens, at)
 		default:
 			main, err := layout.MainOf(kind)
 			check(r.t, err)
@@ -111,6 +123,12 @@ func newSparseStream(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens
 	s.pool = newSparsePool(r, rng, kind, slots, pageTokens, list)
 	v, err := s.pool.view.Select(upload(r, s.indices), int64(width), int32(width), upload(r, s.lens), 1)
 	check(r.t, err)
+	switch kind {
+	case layout.V41Row288:
+		v.Scales = layout.V41EntryBytes
+	case layout.V41Window528:
+		v.Scales = layout.V41WindowBytes
+	}
 	s.view = v
 	return s
 }
@@ -273,7 +291,12 @@ func (a sparseResult) row(i, heads int) sparseResult {
 }
 
 // sparseKinds lists the row layouts that have kernels; 0 means gathered V4 rows.
-var sparseKinds = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, 0}
+var sparseKinds = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584,
+	layout.V41Row288, 0}
+
+// streamKinds lists the layouts of both streams of rows of two streams.
+var streamKinds = [][2]layout.Kind{{layout.V4Row584, layout.V4Row584}, {layout.V41Window528, layout.V41Row288},
+	{layout.V41Window528, layout.V41Window528}}
 
 func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 	r := onGPU(t)
@@ -383,14 +406,52 @@ func TestGPUSparseSlotsBeyondThePoolAreFaults(t *testing.T) {
 
 func TestGPUTwoStreamsShareOneSoftmax(t *testing.T) {
 	r := onGPU(t)
-	rng := rand.New(rand.NewPCG(8, 1))
-	kind := layout.V4Row584
-	window := newSparseStream(r, rng, kind, 512, 128, 128, []int32{128, 0, 5, 64, 128, 0})
-	for _, pageTokens := range []int{64, 2} {
-		extra := newSparseStream(r, rng, kind, 1024, pageTokens, 300, []int32{300, 100, 0, 1, 64, 0})
-		c := newSparseCase(r, rng, kind, 64, true, window, extra)
-		for _, blocks := range []int32{0, 2} {
-			c.check(t, fmt.Sprintf("pages of %d, segments of %d", pageTokens, blocks), c.run(r, 0, 6, blocks))
+	for i, kinds := range streamKinds {
+		rng := rand.New(rand.NewPCG(8, uint64(i)))
+		kind := kinds[0] // of the kernel
+		if kind == layout.V41Window528 {
+			kind = layout.V41Row288
+		}
+		window := newSparseStream(r, rng, kinds[0], 512, 128, 128, []int32{128, 0, 5, 64, 128, 0})
+		for _, pageTokens := range []int{64, 2} {
+			extra := newSparseStream(r, rng, kinds[1], 1024, pageTokens, 300, []int32{300, 100, 0, 1, 64, 0})
+			c := newSparseCase(r, rng, kind, 64, true, window, extra)
+			for _, blocks := range []int32{0, 2} {
+				c.check(t, fmt.Sprintf("%v, pages of %d, segments of %d", kinds, pageTokens, blocks),
+					c.run(r, 0, 6, blocks))
+			}
+		}
+	}
+}
+
+// Rows of V4.1 have the same results in a batch, which has more units of work than half of the SMs, and among few rows.
+func TestGPURowsOfTwoStreamsDoNotDependOnTheirBatch(t *testing.T) {
+	r := onGPU(t)
+	rng := rand.New(rand.NewPCG(14, 1))
+	var lens, more []int32
+	for len(lens) < 150 {
+		lens = append(lens, 128, 128, 3, 0, 128, 64)
+		more = append(more, 512, 65, 512, 0, 0, 511)
+	}
+	window := newSparseStream(r, rng, layout.V41Window528, 640, 64, 128, lens)
+	c := newSparseCase(r, rng, layout.V41Row288, 64, true, window,
+		newSparseStream(r, rng, layout.V41Row288, 2048, 64, 512, more))
+	for _, blocks := range []int32{0, 3, 5} {
+		name := fmt.Sprintf("segments of %d", blocks)
+		again := c.prepare(r, 0, len(lens), blocks)
+		all := again()
+		for range repeats {
+			again().same(t, name+" again", all)
+		}
+		few := c.prepare(r, 0, 12, blocks)
+		for range repeats {
+			first := few()
+			for row := range 12 {
+				first.row(row, 64).same(t, fmt.Sprintf("%s, row %d among few", name, row), all.row(row, 64))
+			}
+		}
+		for row := range 6 {
+			c.run(r, row, row+1, blocks).same(t, fmt.Sprintf("%s, row %d alone", name, row), all.row(row, 64))
 		}
 	}
 }

@@ -166,9 +166,12 @@ func TestFewUnitsAreSharedByBlocks(t *testing.T) {
 		{sparseKernels, layout.FP8Row656, 8, 4, "sparrow_sparse_block_duo", 16},
 		{sparseKernels, layout.FP8Row576, 66, 4, "sparrow_sparse_raw_duo", 132},
 		{sparseKernels, layout.FP8Row656, 67, 4, "sparrow_sparse_block", 67},
-		// Rows that are not divided write their result directly.
+		// Rows that are not divided write their result directly, which only the V4.1 kernel of two blocks supports.
 		{sparseKernels, layout.FP8Row656, 2, 1, "sparrow_sparse_block", 2},
 		{sparseKernels, layout.V4Row584, 8, 4, "sparrow_sparse_entry", 8},
+		{sparseKernels, layout.V41Row288, 8, 4, "sparrow_sparse_shared_duo", 16},
+		{sparseKernels, layout.V41Row288, 66, 1, "sparrow_sparse_shared_duo", 132},
+		{sparseKernels, layout.V41Row288, 67, 1, "sparrow_sparse_shared", 67},
 		{sparseKernels, layout.BF16Row1152, 8, 4, "sparrow_sparse_bf16", 8},
 		{latentKernels, layout.FP8Row656, 16, 8, "sparrow_latent_block_oct", 128},
 		{latentKernels, layout.FP8Row656, 33, 8, "sparrow_latent_block_quad", 132},

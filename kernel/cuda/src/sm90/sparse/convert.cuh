@@ -194,6 +194,9 @@ struct ConvertedRows {
     static constexpr bool kMixed = Format::kMixed;
     using Held = Format;
 
+    // Says whether the score group, and not the fetch group, loads the queries after the first.
+    static constexpr bool asks_queries() { return false; }
+
     uint4 codes[kRows][Format::kCodeTiles];
     Format rest[kRows];
 

@@ -11,7 +11,7 @@ namespace sparrow_sparse {
 // halves; each also needs the other halves of the key blocks that it owns.
 template <class Rows>
 struct DuoFetch {
-    using Block = Coming<false, true>;
+    using Block = Coming<Rows::kTwoStreams, true>;
     const SparseAttendArgs& args;
     DuoStorage& shared;
     const DuoUnit& unit;
@@ -20,9 +20,11 @@ struct DuoFetch {
     // Returns key block n of the unit; the load of its list entry is still in flight.
     __device__ __forceinline__ Block block(i32 n) const {
         Block c;
-        const SelectionView& s = args.streams[0];
-        const i32 position = (unit.block + n) * kKeys + Block::own_key(t);
-        if (n < unit.blocks && position < unit.keys) {
+        const BlockPlace place = unit.place<Rows::kTwoStreams>(n);
+        c.second = place.stream;
+        const SelectionView& s = c.stream(args);
+        const i32 position = place.position + Block::own_key(t);
+        if (n < unit.blocks && position < place.length) {
             c.slot = s.indices[unit.list * s.index_stride + entry_of(position)];
         }
         return c;

@@ -122,9 +122,24 @@ struct DuoScores : Softmax<typename Rows::Type> {
         finish();
     }
 
-    // The end of the segment: writes the factors of the output, and the softmax statistics of the partial result.
-    __device__ __forceinline__ void finish() {
+    // Writes the factors of the output of a segment or, with one segment, of a whole row.
+    __device__ __forceinline__ void write_factors() {
+        float f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f, f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
+        if (args.segments == 1) {
+            f0 = final_factor(args, sink_of(args, unit.head + at.row), m0, sum0);
+            f1 = final_factor(args, sink_of(args, unit.head + at.row + 8), m1, sum1);
+        }
         if (at.lane % 4 == 0) {
+            shared.final[at.row] = f0;
+            shared.final[at.row + 8] = f1;
+        }
+    }
+
+    // The end of the segment: writes the factors of the output, and the softmax statistics of the result.
+    __device__ __forceinline__ void finish() {
+        if constexpr (Rows::kTwoStreams) {
+            write_factors();  // rows of one stream have at least two segments here
+        } else if (at.lane % 4 == 0) {
             shared.final[at.row] = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
             shared.final[at.row + 8] = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
         }
@@ -141,7 +156,12 @@ struct DuoScores : Softmax<typename Rows::Type> {
     }
 
     __device__ __forceinline__ void save(i32 head, float m, float largest, float sum) const {
-        if (head < args.heads) {
+        if (head >= args.heads) {
+            return;
+        }
+        if (Rows::kTwoStreams && args.segments == 1) {
+            write_stats(args, unit.row, head, m, largest, sum);
+        } else {
             write_part_stats(args, static_cast<i64>(unit.row) * args.segments + unit.segment, head, m, largest, sum);
         }
     }

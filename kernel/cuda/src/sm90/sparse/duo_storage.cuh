@@ -13,7 +13,7 @@ struct LaneSums {
 };
 
 // Shared memory of one of the two thread blocks. "Own" refers to the blocks of keys that this thread block owns. The
-// weights of own blocks are stored in the rotary tile.
+// weights of own blocks are stored in the ninth tile: the rotary tile, or one that rows of eight tiles do not have.
 struct DuoStorage {
     static constexpr int kTiles = 9;
     u8 q[kTiles * kTileBytes];
@@ -39,8 +39,10 @@ struct DuoStorage {
 
 // The unit of work of a cluster, with the values for one of its two thread blocks.
 struct DuoUnit {
-    i32 row, head, segment, block, blocks, keys;
-    i32 list;  // row of the indices
+    i32 row, head, segment, block, blocks;
+    i32 first_blocks;       // blocks of the first stream
+    i32 keys, second_keys;  // keys of the row in each stream
+    i32 list;               // row of the indices
     u32 rank;
 
     __device__ __forceinline__ DuoUnit(const SparseAttendArgs& args) {
@@ -50,19 +52,34 @@ struct DuoUnit {
         head = head_at(args, u);
         segment = static_cast<i32>(u % static_cast<u32>(args.segments));
         block = segment * args.segment_blocks;
-        keys = 0;
-        blocks = 0;
+        keys = second_keys = 0;
+        first_blocks = blocks = 0;
     }
-    // Reads the length of the row. Must be called after the previous kernel has finished.
+    // Reads the length of the row. Must be called after the previous kernel has finished. Two: rows have up to two
+    // streams.
+    template <bool Two>
     __device__ __forceinline__ void measure(const SparseAttendArgs& args) {
         const SelectionView& s = args.streams[0];
         keys = clipped(s, s.lens[row * s.len_stride]);
-        const i32 all = (keys + kKeys - 1) / kKeys, each = segment_blocks(args, all);
+        first_blocks = (keys + kKeys - 1) / kKeys;
+        i32 all = first_blocks;
+        if constexpr (Two) {
+            const SelectionView& more = args.streams[1];
+            second_keys = more.width == 0 ? 0 : clipped(more, more.lens[row * more.len_stride]);
+            all += (second_keys + kKeys - 1) / kKeys;
+        }
+        const i32 each = segment_blocks(args, all);
         list = list_row(args, row);
         if constexpr (kEvery) {
             block = segment * each;
         }
         blocks = max(min(all - block, each), 0);
+    }
+    template <bool Two>
+    __device__ __forceinline__ BlockPlace place(i32 n) const {
+        const i32 b = block + n;
+        const bool second = Two && b >= first_blocks;
+        return {second ? 1 : 0, (second ? b - first_blocks : b) * kKeys, second ? second_keys : keys};
     }
     __device__ __forceinline__ bool own(i32 n) const { return (static_cast<u32>(n) & 1) == rank; }
     __device__ __forceinline__ i32 column() const { return static_cast<i32>(rank) * kHalfColumns; }

@@ -21,14 +21,22 @@ struct DuoValues {
     // Prefetches the rows of the key blocks that this thread block owns into L2.
     __device__ __forceinline__ void scout() const {
         constexpr u32 kLine = 128;
-        const SelectionView& s = args.streams[0];
         const u32 t = threadIdx.x % 128;
 #pragma unroll 4
         for (i32 n = static_cast<i32>(unit.rank); n < unit.blocks; n += 2) {
-            const i32 position = (unit.block + n) * kKeys + static_cast<i32>(t / 2);
-            const i32 entry = position < unit.keys ? s.indices[unit.list * s.index_stride + entry_of(position)] : -1;
+            const BlockPlace place = unit.place<Rows::kTwoStreams>(n);
+            const SelectionView& s = args.streams[Rows::kTwoStreams ? place.stream : 0];
+            const i32 position = place.position + static_cast<i32>(t / 2);
+            const i32 entry = position < place.length ? s.indices[unit.list * s.index_stride + entry_of(position)] : -1;
             const i32 slot = slot_of(entry, static_cast<i32>(t / 2));
             if (slot >= 0 && slot < s.slots) {
+                if constexpr (Rows::kMixed) {
+                    if (s.scales == Rows::Held::kSecondBytes) {
+                        prefetch_lines<Rows::Held::kSecondBytes, kLine>(page_of(s, slot) + (slot & s.page_mask) *
+                            Rows::Held::kSecondBytes, t % 2);
+                        continue;
+                    }
+                }
                 const u8* row = page_of(s, slot) + (slot & s.page_mask) * Rows::kRowBytes;
                 prefetch_lines<Rows::kRowBytes, kLine>(row, t % 2);
             }
@@ -85,7 +93,11 @@ struct DuoValues {
         }
         ptx::barrier_wait(ptx::shared_address(&shared.final_full), 0);
         const float f0 = read(shared.final[at.row]), f1 = read(shared.final[at.row + 8]);
-        write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, unit.column()), o, f0, f1);
+        if (Rows::kTwoStreams && args.segments == 1) {
+            write_whole(args, unit.row, unit.head, at, unit.column(), o, f0, f1);
+        } else {
+            write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, unit.column()), o, f0, f1);
+        }
     }
 };
 

@@ -6,6 +6,7 @@
 // issued, so that the left half is freed one product earlier.
 #pragma once
 
+#include "sm90/sparse/fetch.cuh"
 #include "sm90/sparse/softmax.cuh"
 
 namespace sparrow_sparse {
@@ -20,6 +21,10 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
     using Base::args, Base::at, Base::m0, Base::m1, Base::max0, Base::max1, Base::sum0, Base::sum1;
     Storage<Tiles>& shared;
     u32 done = 0, units = 0, queries = 0;  // key blocks, units with keys, and queries of 64 heads that were processed
+    // With Rows::asks_queries(), this group loads all queries but the first. held is the number (queries_of) of the
+    // queries that are in shared memory or on their way. If waiting is set, they have not been waited for.
+    u32 held = 0;
+    bool waiting = false;
     float sink0, sink1;  // sinks of heads row and row + 8, base 2, loaded before the last block of a unit
 
     __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : Base(a), shared(s) {}
@@ -94,10 +99,12 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
 
     // Computes the scores, weights and left output columns of a unit. It publishes the weights of a block to the value
     // group shortly before the scores of the next block are complete.
-    __device__ __forceinline__ void run_unit(const Unit& unit, float (&o)[128]) {
+    __device__ __forceinline__ void run_unit(const Unit& unit, u32 u, float (&o)[128]) {
         float s[32], f0, f1;
         u32 p[4][4];
-        if (unit.fresh) {
+        if constexpr (Rows::asks_queries()) {
+            need_queries(u);
+        } else if (unit.fresh) {
             ptx::barrier_wait(ptx::shared_address(&shared.q_full), queries & 1);
             ++queries;
         }
@@ -125,7 +132,9 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             ptx::mma_wait<0>();
             ptx::mma_pin(s);
         }
-        if (unit.last) {
+        if constexpr (Rows::asks_queries()) {
+            ask_next_queries(u);
+        } else if (unit.last) {
             arrive(shared.q_empty);
         }
         if (args.segments == 1) {
@@ -160,7 +169,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
                     }
                     continue;
                 }
-                run_unit(unit, o);
+                run_unit(unit, u, o);
             }
             // Only the number of the unit is kept while it runs, to save registers.
             asm volatile("" : "+r"(u));
@@ -178,6 +187,61 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             ++units;
             write_output<Type>(args, unit, at, 0, o, f0, f1);
             save(unit);
+            if constexpr (Rows::asks_queries()) {
+                if (waiting) {
+                    Queries<Rows>::convert(shared, threadIdx.x);
+                }
+            }
+        }
+    }
+
+    // Returns the number of the queries of unit u: row * head groups + head group.
+    __device__ __forceinline__ u32 queries_of(u32 u) const {
+        return number_of(args, u) / static_cast<u32>(args.segments);
+    }
+
+    // Requests queries, which overwrite the previous ones.
+    __device__ __forceinline__ void ask_queries(u32 number) {
+        const u32 groups = head_groups(args);
+        Queries<Rows>::ask(args, shared, static_cast<i32>(number / groups), static_cast<i32>(number % groups) * kHeads,
+            threadIdx.x);
+        held = number;
+        waiting = true;
+    }
+
+    __device__ __forceinline__ void wait_queries() {
+        ptx::barrier_wait(ptx::shared_address(&shared.q_full), queries & 1);
+        ++queries;
+        waiting = false;
+    }
+
+    // Waits for the queries of unit u. Queries::take_first loads those of the first unit with keys. Later ones have
+    // been requested by ask_next_queries, unless a unit without keys precedes unit u.
+    __device__ __forceinline__ void need_queries(u32 u) {
+        const u32 number = queries_of(u);
+        if (queries == 0) {
+            held = number;
+            wait_queries();
+            return;
+        }
+        if (waiting) {
+            wait_queries();
+        }
+        if (held != number) {
+            ptx::group_sync<1, 128>();  // the scores of all warps are complete
+            ask_queries(number);
+            Queries<Rows>::convert(shared, threadIdx.x);
+            wait_queries();
+        }
+    }
+
+    // Requests the queries of the unit after unit u, whose scores are complete, if they are different.
+    __device__ __forceinline__ void ask_next_queries(u32 u) {
+        const Share share(args);
+        const u32 next = u + share.step;
+        if (next < share.end && queries_of(next) != held) {
+            ptx::group_sync<1, 128>();  // the scores of all warps are complete
+            ask_queries(queries_of(next));
         }
     }
 

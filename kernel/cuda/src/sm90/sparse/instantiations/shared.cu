@@ -4,7 +4,7 @@
 
 namespace {
 using Registers = sparrow_sparse::Registers<208, 160, 136>;
-using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::SharedFormat>;
+using Rows = sparrow_sparse::SharedRows;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
@@ -14,4 +14,4 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
 
 // The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_sparse_shared_shared =
-    sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();
+    sparrow_sparse::shared_bytes<sparrow_sparse::SharedStorage>();
