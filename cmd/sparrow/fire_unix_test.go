@@ -158,7 +158,7 @@ func TestAnswersUnderFire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Kill()
-	// How often sequences are preempted depends on which requests meet, so load continues until each event has occurred.
+	// Which requests meet decides how often sequences are preempted, so load continues until each event has occurred.
 	const mostRounds = 50
 	f := &fire{url: s.URL, requests: requests}
 	least := float64(*fireAnswers) / 10
