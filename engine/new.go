@@ -117,7 +117,7 @@ func (l *loop) open() error {
 		return err
 	}
 	l.sched, err = sched.New(l.pools, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: z.promptLogits(), MaxStall: c.MaxStall, Divides: l.divides(), Threshold: threshold(cfg),
+		Grain: cfg.LinearGroup, PromptLogits: z.promptLogits(), MaxStall: c.MaxStall, Divides: l.divides(), Threshold: threshold(cfg),
 		RecordRows: z.recordRows(), KeepSuspended: l.stateful == nil})
 	if err != nil {
 		return err

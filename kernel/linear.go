@@ -93,6 +93,10 @@ type DeltaArgs struct {
 	First Tensor
 }
 
+// DeltaChunkBound is the smallest Bound for which devices support chunks. The products of smaller decays over a chunk may
+// not be float32 numbers.
+const DeltaChunkBound = -10
+
 // HeldWidth returns the size of a row of DeltaArgs.Held.
 func HeldWidth(heads int) int { return 3*heads*DeltaDim + heads }
 

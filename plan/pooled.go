@@ -31,6 +31,10 @@ func (m *Model) LinearAt(l int) bool { return l < len(m.Linear) && m.Linear[l] }
 // pools and of the incomplete pool.
 func (m *Model) PoolWidth() int { return poolTokens*m.K + poolTokens - 1 }
 
+// linearGroup is the number of positions that linear attention of a prompt computes together on a GPU. Pages hold a
+// multiple of it, so a prompt that continues after cached pages begins with a whole group.
+const linearGroup = 16
+
 // everyFourth returns, for each layer, whether it has linear attention in released models: all except every fourth
 // layer.
 func everyFourth(layers int) []bool {
@@ -49,7 +53,12 @@ func (r *resolver) pooled() {
 			linear++
 		}
 	}
-	if linear > 0 {
+	if r.cfg.LinearGroup = 0; linear > 0 && r.hw.Arch.CUDA() && !r.policy.Deterministic {
+		r.cfg.LinearGroup = linearGroup
+		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens; "+
+			"prompts are cut at multiples of %d positions and computed in groups of %d, other rows one by one, so "+
+			"that bits depend neither on chunks nor on batches", linear, r.model.Layers, linearGroup, linearGroup)
+	} else if linear > 0 {
 		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, in "+
 			"the recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches",
 			linear, r.model.Layers)
@@ -94,6 +103,10 @@ func (w *Builder) pooledArrays(n *gathered) {
 	if p.Pass == PassTarget {
 		p.each(StateRows, Snapshots)
 		p.array(StateSpans, p.Requests, StateSpanWords)
+		if w.cfg.LinearGroup > 0 && p.PromptRows() > 0 {
+			p.LinearGroup = w.cfg.LinearGroup
+			p.array(StateFirst, p.Requests, 1)
+		}
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 //   - if the pool has window pages, they hold exactly the tokens in the window of the item's first token;
 //   - no two sequences write the same slot in a step, not even with rejected drafts;
 //   - a decoding sequence gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at
-//     least one token unless pages are missing or the maximum number of prompts was chosen; sequences that record or
+//     least one token unless pages are missing, the maximum number of prompts was chosen or its share ends before a
+//     multiple of Limits.Grain, the only places where prompts are cut; sequences that record or
 //     replay may wait for free rows in a batch, and all may wait for a step of first sequences alone, of which no two
 //     follow each other; background sequences wait while prompts of others are computed;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
@@ -143,6 +144,11 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		if !it.Decode {
 			prompts++
 		}
+		if end, grain := it.Cached+len(it.Tokens), f.sched.Limits().Grain; grain > 0 && !it.Decode && !it.Last &&
+			end%grain != 0 {
+			return fmt.Errorf("sequence %d: a prompt is cut after %d tokens, want a multiple of %d", it.Seq.age, end,
+				grain)
+		}
 		tokens += len(it.Tokens)
 		logits += max(it.Logits-1-it.Drafts, 0)
 		recorded += it.Record.len()
@@ -180,7 +186,7 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	}
 	for _, q := range f.sched.roster.running {
 		pool := f.pools[q.Rank()]
-		if !q.ready && len(f.sched.next.prompts) >= f.sched.roster.limits.MaxPrompts {
+		if !q.ready && (len(f.sched.next.prompts) >= f.sched.roster.limits.MaxPrompts || f.sched.Limits().Grain > 0) {
 			continue
 		}
 		if !seen[q] && free(q) && f.sched.next.takes(q) && pool.Available() > 0 &&

@@ -77,7 +77,7 @@ func (f *forming) addAll() {
 	budget = f.promptTokens(budget, logits)
 	for i, q := range f.prompts {
 		n := f.share(q, budget, logits, len(f.prompts)-i)
-		n = f.roster.reserveChunk(q, f.room.most(q, q.end(), n), f.prompts[i+1:])
+		n = f.roster.reserveChunk(q, f.roster.cut(q, f.room.most(q, q.end(), n)), f.prompts[i+1:])
 		if n > 0 {
 			budget, logits = budget-n, logits-promptLogits(q, n)
 			f.load.AddPrompt(n, q.end(), f.roster.limits.Threshold)
@@ -151,11 +151,26 @@ func promptLogits(q *Sequence, n int) int {
 	return 0
 }
 
+// cut returns how many of the next n tokens of a prompt a batch can take: all of them if they are the end of the prompt,
+// otherwise as many as end at a multiple of Limits.Grain.
+func (o *roster) cut(q *Sequence, n int) int {
+	if n >= q.left() || o.limits.Grain == 0 {
+		return n
+	}
+	return max(n-(q.end()+n)%o.limits.Grain, 0)
+}
+
 // reserveChunk reserves pages for the next n tokens of a prompt, or fewer, and returns how many. The chunk is halved
-// until it fits in the free pages; the rest of the prompt waits.
+// until it fits in the free pages; the rest of the prompt waits. The smallest chunk takes window pages that other
+// prompts need, so that some prompt is computed.
 func (o *roster) reserveChunk(q *Sequence, n int, after []*Sequence) int {
-	for n > 0 && (n > 1 && !o.leavesWindowPages(q, n, after) || o.reserve(q, n) != nil) {
-		n /= 2
+	grain := max(o.limits.Grain, 1)
+	least := grain - q.end()%grain
+	for n > 0 && (n > least && !o.leavesWindowPages(q, n, after) || o.reserve(q, n) != nil) {
+		if n <= least {
+			return 0
+		}
+		n = max(o.cut(q, n/2), least)
 	}
 	return n
 }
