@@ -108,13 +108,9 @@ func bringShared(d *Device, s *splitPart, g group) (cuda.PackedExperts, error) {
 		}
 		plain, copies = h.at, o.copies
 	}
-	for i := range g.count {
-		from := s.p.split.sharedAt[g.first+i]
-		for j, at := range plainAt(plain, i, shape) {
-			if err := copies.CopyFromLocked(at, from[j], plainSizes(shape)[j]); err != nil {
-				return to, err
-			}
-		}
+	at, err := copyShared(copies, s.p.split.sharedAt[g.first:g.first+g.count], plain, shape)
+	if err != nil {
+		return to, err
 	}
 	if h != nil {
 		if err := h.filled(d); err != nil {
@@ -122,9 +118,9 @@ func bringShared(d *Device, s *splitPart, g group) (cuda.PackedExperts, error) {
 		}
 	}
 	for i := range g.count {
-		at := plainAt(plain, i, shape)
-		if err := cuda.PackExpert(d.kernels, d.stream, shape, int32(i), plainMatrix(at[:2], shape.Hidden, shape),
-			plainMatrix(at[2:4], shape.Hidden, shape), plainMatrix(at[4:], shape.Inner, shape), to); err != nil {
+		p := &at[i]
+		if err := cuda.PackExpert(d.kernels, d.stream, shape, int32(i), plainMatrix(p[:2], shape.Hidden, shape),
+			plainMatrix(p[2:4], shape.Hidden, shape), plainMatrix(p[4:], shape.Inner, shape), to); err != nil {
 			return to, err
 		}
 	}
@@ -132,6 +128,38 @@ func bringShared(d *Device, s *splitPart, g group) (cuda.PackedExperts, error) {
 		return to, nil
 	}
 	return to, h.free.Record(d.stream)
+}
+
+// copyShared enqueues the copy of experts to device memory and returns the addresses of their tensors there. The host
+// stores experts one after the other, so that a group is usually one copy.
+func copyShared(copies *cuda.Stream, from [][plainPieces]cuda.Ptr, to cuda.Ptr, s cuda.ExpertShape) (
+	at [groupSlots][plainPieces]cuda.Ptr, err error) {
+	first, end, sizes := from[0][0], cuda.Ptr(0), plainSizes(s)
+	for _, x := range from {
+		for j, p := range x {
+			if sizes[j] > 0 {
+				first, end = min(first, p), max(end, p.Add(sizes[j]))
+			}
+		}
+	}
+	whole := int64(end-first) <= groupSlots*plainSize(s)
+	for i, x := range from {
+		if at[i] = plainAt(to, i, s); whole {
+			for j, p := range x {
+				at[i][j] = to.Add(int64(p - first))
+			}
+			continue
+		}
+		for j, p := range x {
+			if err := copies.CopyFromLocked(at[i][j], p, sizes[j]); err != nil {
+				return at, err
+			}
+		}
+	}
+	if whole {
+		err = copies.CopyFromLocked(to, first, int64(end-first))
+	}
+	return at, err
 }
 
 // plainMatrix returns a matrix with the given number of columns; at has the addresses of its values and scales.

@@ -111,11 +111,24 @@ func TestSharedExpertsAreFetchedFromTheCopyOfTheHost(t *testing.T) {
 	}
 }
 
-// Prompts with shared experts use the copies and launches that the experts need: 6 tensors each, two launches to pack
-// an expert, and as with other fetched experts 5 for the group and 5 for the rest. Decodes copy nothing.
+// Prompts with shared experts use the copies and launches that the experts need: one copy for a group of adjacent
+// experts, otherwise 6 for each expert; two launches to pack an expert, and as with other fetched experts 4 for the
+// group and 5 or 4 for the rest.
 func TestLaunchesOfSharedExperts(t *testing.T) {
+	for _, c := range []struct {
+		decode, prefill string
+		launches        int64
+	}{
+		{"rrrrrccccccc", "rrrrrfffffff", 1 + 7*2 + 4 + 5},
+		{"ccrcccrcrccc", "cfcfcfcfcfcf", 6*6 + 6*2 + 4 + 4}, // the group has others between; the host computes the rest
+	} {
+		testLaunchesOfSharedExperts(t, c.decode, c.prefill, c.launches)
+	}
+}
+
+func testLaunchesOfSharedExperts(t *testing.T, decode, prefill string, want int64) {
 	d := withoutGPU(t)
-	w, _ := sharedWeights(t, kernel.E4M3, 6, 256, 128, "rrrccc", "rrrfff")
+	w, _ := sharedWeights(t, kernel.E4M3, 12, 256, 128, decode, prefill)
 	x, err := d.PrepareExperts(w)
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +149,8 @@ func TestLaunchesOfSharedExperts(t *testing.T) {
 		if err := run(); err != nil {
 			t.Fatal(err)
 		}
-		if n := launches() - before; n != 3*6+3*2+4+5 {
-			t.Errorf("%d launches", n)
+		if n := launches() - before; n != want {
+			t.Errorf("%s, %s: %d launches, want %d", decode, prefill, n, want)
 		}
 	}
 	before := d.offload.copies.Launches()

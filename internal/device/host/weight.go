@@ -101,14 +101,11 @@ func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := func(list []kernel.Weight) []*Matrix {
-		out := make([]*Matrix, len(list))
-		for i, w := range list {
-			out[i] = keep(w, kernel.Projected, place)
-		}
-		return out
+	for e := range w.Gate { // the matrices of an expert are adjacent, as in OnHost
+		x.Gate = append(x.Gate, keep(w.Gate[e], kernel.Projected, place))
+		x.Up = append(x.Up, keep(w.Up[e], kernel.Projected, place))
+		x.Down = append(x.Down, keep(w.Down[e], kernel.Projected, place))
 	}
-	x.Gate, x.Up, x.Down = all(w.Gate), all(w.Up), all(w.Down)
 	return x, nil
 }
 
