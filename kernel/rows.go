@@ -10,9 +10,9 @@ type HostExperts interface {
 	Serve(*Mailbox) error
 	// Timeout returns how long a device waits for an answer.
 	Timeout() time.Duration
-	// Stored returns the matrices of expert e as they are stored here, and Block the memory that contains the matrices of
-	// all experts stored here. They are for experts that were prepared as Shared; e is an expert that is computed here
-	// for some rows. Swap keeps their addresses.
+	// Stored returns the matrices of expert e as they are stored here, and Block the memory that contains the matrices
+	// of all experts stored here. They are for experts that were prepared as Shared; e is an expert that is computed
+	// here for some rows. Swap keeps their addresses.
 	Stored(e int) (gate, up, down Weight)
 	Block() []byte
 	// Swap replaces expert in, which is computed here, by expert out, which was on a device. It is called while no

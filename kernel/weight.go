@@ -126,8 +126,8 @@ type ExpertWeights struct {
 	Methods ExpertMethods
 	// Host computes the experts whose method is Computed; nil if there are none.
 	Host HostExperts
-	// Shared means that one copy in host memory serves an expert that is computed for decode rows and fetched for prompt
-	// rows: the device fetches the matrices that Host has stored, which are Plain.
+	// Shared means that one copy in host memory serves an expert that is computed for decode rows and fetched for
+	// prompt rows: the device fetches the matrices that Host has stored, which are Plain.
 	Shared bool
 	// Together means that a device in host memory stores copies of all matrices in one block of memory (StoredExperts).
 	Together bool
