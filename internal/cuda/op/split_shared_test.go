@@ -16,8 +16,8 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// sharedWeights returns experts of bf16, e4m3 in blocks of 128 x 128, or e2m1 in groups of 32, with methods that are given
-// as letters (splitWeights). The bytes of each tensor differ.
+// sharedWeights returns experts of bf16, e4m3 in blocks of 128 x 128, or e2m1 in groups of 32, with methods that are
+// given as letters (splitWeights). The bytes of each tensor differ.
 func sharedWeights(t *testing.T, d kernel.DType, experts, hidden, inner int, decode, prefill string) (
 	kernel.ExpertWeights, *offload.Host) {
 	t.Helper()
@@ -96,7 +96,8 @@ func TestSharedExpertsAreFetchedFromTheCopyOfTheHost(t *testing.T) {
 			}
 		}
 		check("prepared", []int{2, 3, 4, 5, 6, 7, 8, 9, 10})
-		if g := s.groups[1]; len(s.groups[0]) != 0 || len(g) != 2 || !g[0].shared || g[0].count != 8 || g[1].count != 1 {
+		g := s.groups[1]
+		if len(s.groups[0]) != 0 || len(g) != 2 || !g[0].shared || g[0].count != 8 || g[1].count != 1 {
 			t.Errorf("%v: groups %+v", kind, s.groups)
 		}
 		if err := d.SwapExperts(x, 4, 1); err != nil {
@@ -181,7 +182,8 @@ func TestSharedExpertsThatCannotBeFetched(t *testing.T) {
 		bytes int64
 		at    int64 // -1 for an error
 	}{{block, in, 16, 16}, {block, in, 17, -1}, {block[:31], in, 16, -1}, {block[17:], in, 16, -1}, {nil, in, 16, -1},
-		{block, kernel.Tensor{Buf: kernel.Repeated{Bytes: 16}, DType: kernel.E4M3, Rows: 2, Cols: 8, Stride: 8}, 16, -1}} {
+		{block, kernel.Tensor{Buf: kernel.Repeated{Bytes: 16}, DType: kernel.E4M3, Rows: 2, Cols: 8, Stride: 8}, 16,
+			-1}} {
 		at, err := offsetIn(c.block, c.of, c.bytes)
 		if (err != nil) != (c.at < 0) || err == nil && at != c.at {
 			t.Errorf("%s: position %d, %v", fmt.Sprint(len(c.block), c.bytes), at, err)
