@@ -93,8 +93,8 @@ type DeltaArgs struct {
 	First Tensor
 }
 
-// DeltaChunkBound is the smallest Bound for which devices support chunks. The products of smaller decays over a chunk may
-// not be float32 numbers.
+// DeltaChunkBound is the smallest Bound for which devices support chunks. With smaller decays, their products over half
+// of a chunk may be too small for float32.
 const DeltaChunkBound = -10
 
 // HeldWidth returns the size of a row of DeltaArgs.Held.

@@ -114,7 +114,7 @@ type Config struct {
 	// rows.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	// LinearGroup is the number of positions of a prompt that linear attention computes together. Groups begin at
-	// multiples of it, and prompts are cut only there. 0 means row by row.
+	// multiples of it, and the scheduler cuts prompts only there. 0 means row by row.
 	LinearGroup int `json:"linear_group,omitempty"`
 
 	ScoreCap     int64 `json:"score_cap"`     // bytes of one chunk of indexer scores

@@ -53,20 +53,34 @@ func (r *resolver) pooled() {
 			linear++
 		}
 	}
-	if r.cfg.LinearGroup = 0; linear > 0 && r.hw.Arch.CUDA() && !r.policy.Deterministic {
-		r.cfg.LinearGroup = linearGroup
-		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens; "+
-			"prompts are cut at multiples of %d positions and computed in groups of %d, other rows one by one, so "+
-			"that bits depend neither on chunks nor on batches", linear, r.model.Layers, linearGroup, linearGroup)
-	} else if linear > 0 {
-		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, in "+
-			"the recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches",
-			linear, r.model.Layers)
-	}
+	r.linear(linear)
 	r.Because("dispatch 6", "%d layers select: there is one index key for each %d tokens; a row attends to the "+
 		"tokens of the best %d complete keys, and to the tokens after the last complete key; up to %d tokens, every "+
 		"key is selected without scores",
 		r.model.Layers-linear, poolTokens, r.model.K, r.model.ShortKeys())
+}
+
+// linear sets Config.LinearGroup and adds the reason for it. layers is the number of layers with linear attention.
+func (r *resolver) linear(layers int) {
+	r.cfg.LinearGroup = 0
+	if layers == 0 {
+		return
+	}
+	how := "in the recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches"
+	switch {
+	case !r.hw.Arch.CUDA():
+	case r.policy.Deterministic:
+		how += " (--deterministic)"
+	case !r.model.LinearGroups:
+		how += "; decays of this checkpoint may be too small for groups of positions"
+	default:
+		r.cfg.LinearGroup = linearGroup
+		how = fmt.Sprintf("prompts in groups of %d positions that begin at multiples of %d, other rows one by one; "+
+			"prompts are cut at these multiples, so that bits depend neither on chunks nor on batches", linearGroup,
+			linearGroup)
+	}
+	r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, %s", layers,
+		r.model.Layers, how)
 }
 
 // pooledInputs adds the arrays of MLA over pools and of linear attention.

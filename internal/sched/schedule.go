@@ -68,7 +68,7 @@ func (f *forming) addAll() {
 	budget -= f.addDrafts(f.draftBudget(budget))
 
 	// Running prompts and prompts that can be admitted take turns. A preempted sequence is a prompt again until its
-	// output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
+	// output is computed again, unless it kept its pages. Each prompt of the batch gets at least Limits.Grain tokens.
 	budget = f.choosePrompts(budget)
 
 	// Prompts share the remaining tokens, the shortest prompt first: tokens that a short prompt does not need go to
@@ -130,17 +130,18 @@ func (o *roster) reserveToken(q *Sequence) bool {
 }
 
 // share returns how many of the next tokens of a prompt a batch takes: an even share of the remaining tokens and rows
-// of logits for the given number of prompts. A short prompt gets up to half of the tokens and rows.
+// of logits for the given number of prompts, but enough for Limits.Grain tokens. A short prompt gets up to half of the
+// tokens and rows.
 func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
-	parts := prompts
+	parts, grain := prompts, f.roster.limits.Grain
 	if f.short(q.left()) {
 		parts = min(prompts, 2)
 	}
 	n := min(q.left(), (tokens+parts-1)/parts)
 	if q.Logits > 1 {
-		n = min(n, q.unscored()+(logits+parts-1)/parts)
+		n = min(n, q.unscored()+max((logits+parts-1)/parts, min(grain, logits)))
 	}
-	return min(n, tokens-(prompts-1)) // each of the other prompts also gets a token
+	return min(n, tokens-(prompts-1)*grain) // the other prompts also get tokens
 }
 
 // promptLogits returns how many of Limits.PromptLogits the next n tokens of a prompt take.
@@ -151,10 +152,10 @@ func promptLogits(q *Sequence, n int) int {
 	return 0
 }
 
-// cut returns how many of the next n tokens of a prompt a batch can take: all of them if they are the end of the prompt,
-// otherwise as many as end at a multiple of Limits.Grain.
+// cut returns how many of the next n tokens of a prompt a batch can take: all of them if they are the end of the
+// prompt, otherwise as many as end at a multiple of Limits.Grain.
 func (o *roster) cut(q *Sequence, n int) int {
-	if n >= q.left() || o.limits.Grain == 0 {
+	if n >= q.left() {
 		return n
 	}
 	return max(n-(q.end()+n)%o.limits.Grain, 0)
@@ -164,8 +165,7 @@ func (o *roster) cut(q *Sequence, n int) int {
 // until it fits in the free pages; the rest of the prompt waits. The smallest chunk takes window pages that other
 // prompts need, so that some prompt is computed.
 func (o *roster) reserveChunk(q *Sequence, n int, after []*Sequence) int {
-	grain := max(o.limits.Grain, 1)
-	least := grain - q.end()%grain
+	least := o.limits.Grain - q.end()%o.limits.Grain
 	for n > 0 && (n > least && !o.leavesWindowPages(q, n, after) || o.reserve(q, n) != nil) {
 		if n <= least {
 			return 0

@@ -347,7 +347,7 @@ func (s *Pass) Linear(layer int, w *LinearWeights, c Cache, out, x kernel.Tensor
 	delta := kernel.DeltaArgs{Out: t.o, Q: q(t.c), K: k(t.c), V: v(t.c), Gate: t.f, Beta: t.beta, ALog: w.ALog,
 		Bias: w.Bias, State: state.Delta, Kept: c.Kept.Delta, Held: held.Delta, Sequences: of,
 		Heads: s.params.LinearHeads, Bound: s.params.Bound}
-	if s.plan.LinearGroup > 0 && s.params.Bound >= kernel.DeltaChunkBound {
+	if s.plan.LinearGroup > 0 {
 		delta.Chunk, delta.First = s.plan.LinearGroup, s.stateFirst
 	}
 	s.list.Add(delta)

@@ -116,8 +116,8 @@ func TestGPUDelta(t *testing.T) {
 // chunked is the tolerance for states of the delta rule in chunks. Operands of its products have about 16 bits.
 const chunked = 2e-4
 
-// In chunks, whole groups of rows and the rows around them agree with the reference. Sequences begin at any position, and
-// one chunk has nearly equal keys and no decays.
+// In chunks, whole groups of rows and the rows around them agree with the reference. Sequences begin at any position,
+// and one of them has nearly equal keys and no decays.
 func TestGPUDeltaInChunks(t *testing.T) {
 	b := onGPU(t)
 	const n = kernel.DeltaDim
@@ -125,7 +125,8 @@ func TestGPUDeltaInChunks(t *testing.T) {
 		heads       int
 		lens, first []int32
 		same        bool
-	}{{2, []int32{16, 1, 15, 17}, []int32{0, 31, 16, 32}, false}, {3, []int32{31, 32, 0, 100}, []int32{15, 5, 3, 77}, false},
+	}{{2, []int32{16, 1, 15, 17}, []int32{0, 31, 16, 32}, false},
+		{3, []int32{31, 32, 0, 100}, []int32{15, 5, 3, 77}, false},
 		{1, []int32{600}, []int32{256}, false}, {2, []int32{64}, []int32{0}, true}} {
 		w, seqs := c.heads*n, len(c.lens)
 		speed, bias := b.normal(1, c.heads), b.normal(1, w)
@@ -140,7 +141,9 @@ func TestGPUDeltaInChunks(t *testing.T) {
 			q, k, v, out := b.random(rows, w), b.random(rows, w), b.random(rows, w), b.random(rows, w)
 			gate, beta := b.normal(rows, w), b.normal(rows, c.heads)
 			if c.same {
-				k = b.rounded(rows, w, func(i int) float32 { return float32(i%w%7-3) + float32(b.rng.NormFloat64())/50 })
+				k = b.rounded(rows, w, func(i int) float32 {
+					return float32(i%w%7-3) + float32(b.rng.NormFloat64())/50
+				})
 				gate = b.floats(rows, w, slices.Repeat([]float32{-50}, rows*w))
 				beta = b.floats(rows, c.heads, slices.Repeat([]float32{10}, rows*c.heads))
 			}

@@ -9,8 +9,8 @@
 // Because decays are relative to the middle, exponents are between -8 and 8 times the bound of a decay.
 //
 // In:    bf16 q, k, v after the convolution, float32 gates before their sigmoid; states in slots.
-// Block: 64 columns of one head and sequence. Four warps update the state, four prepare groups, and one warp for each of
-//        three tiles in shared memory solves them.
+// Block: 64 columns of one head and sequence. Four warps update the state, four prepare groups, and one warp for each
+//        of three tiles in shared memory solves them.
 //        Preparing: a lane has four channels of four rows. It writes k up, q up and k / up, and sums of squares.
 //        Solving:   computes M and P, inverts 1 + M by substitution in float32, and writes the matrices that turn y
 //                   into u and into a part of the outputs. Norms of k and q are factors of these matrices and of y.
@@ -32,7 +32,8 @@ constexpr i32 kGroupTiles = 3;
 constexpr i32 kUpdaters = 4, kPreparers = 4; // warps
 constexpr i32 kGroupThreads = 32 * (kUpdaters + kPreparers + kGroupTiles);
 
-// Elements between rows in shared memory. With 16 bytes more than their values, rows of a matrix are in different banks.
+// Elements between rows in shared memory. Rows have 16 bytes more than their values, so that the rows of a matrix are
+// in different banks.
 constexpr i32 kKeyStride = kDelta + 8, kValueStride = kGroupColumns + 8, kPairStride = kGroup + 8;
 
 // Upper and lower parts of the values of 16 rows.
@@ -96,8 +97,9 @@ struct Fragments {
     u32 high[4], low[4];
 };
 
-// Offsets of the lane's row of matrices of eight by eight elements. along: of right operands whose rows in shared memory
-// are columns of the product; across: of left operands, and of right operands whose rows in shared memory are summed.
+// Offsets of the lane's row of matrices of eight by eight elements. along: of right operands whose rows in shared
+// memory are columns of the product; across: of left operands, and of right operands whose rows in shared memory are
+// summed.
 template <int Stride> DEVICE u32 along() {
     const i32 lane = lane_id();
     return 2 * ((lane / 16 * 8 + lane % 8) * Stride + lane / 8 % 2 * 8);
@@ -357,8 +359,8 @@ DEVICE void solve_group(GroupTile& t) {
     }
 }
 
-// The state of a warp's 16 columns, transposed. s[j] has keys 8 j to 8 j + 7: lane 4 c + t has columns c (elements 0, 1)
-// and c + 8 (elements 2, 3) of keys 8 j + 2 t and 8 j + 2 t + 1.
+// The state of a warp's 16 columns, transposed. s[j] has keys 8 j to 8 j + 7: lane 4 c + t has columns c (elements 0
+// and 1) and c + 8 (elements 2 and 3) of keys 8 j + 2 t and 8 j + 2 t + 1.
 struct GroupState {
     static constexpr int kKeyTiles = kDelta / 8;
     f32 s[kKeyTiles][4];
