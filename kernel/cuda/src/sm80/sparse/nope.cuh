@@ -10,7 +10,7 @@ struct NopeRow {
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 528;
 
-    static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) { convert_scaled(to, from, e); }
+    static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) { convert_four_scales(to, from, e); }
 };
 
 }  // namespace portable

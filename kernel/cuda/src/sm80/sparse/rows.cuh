@@ -29,34 +29,38 @@ __device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
 
 constexpr u32 kRowThreads = 8;  // threads that copy and convert a row
 
-// Converts sixteen codes times a scale to 32 bytes of a tile. The widened codes have the factor 2^-8 and the
-// half-precision scale the factor 2^8, so that small scales have more bits. Unit: the scale is 1. Half of the eight
-// threads of a row store their upper 16 bytes first, because then they have no bank conflicts.
-template <bool Unit = false>
-__device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale, bool upper_first) {
-    u32 v[8];
+__device__ __forceinline__ uint2 load_eight(u32 address) {
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+    return v;
+}
+
+// How scales are multiplied in half precision. One: there is no scale. Plain: scales from 2^-14 to 2^7, which are normal
+// halves. Any: the scale has the factor 2^8, so that small scales have more bits, and the codes have the factor 2^-8.
+enum class Scaling { One, Plain, Any };
+
+// Converts eight codes times a scale, which is in both halves of the word `by`, to 16 bytes of a tile.
+template <Scaling How>
+__device__ __forceinline__ void store_codes(u32 to, uint2 codes, u32 by) {
+    u32 v[4];
     widen_numbers(codes.x, v[0], v[1]);
     widen_numbers(codes.y, v[2], v[3]);
-    widen_numbers(codes.z, v[4], v[5]);
-    widen_numbers(codes.w, v[6], v[7]);
-    if ((nans_of(codes) & kNaNs) != 0) {  // a code is a NaN, which is rare
+    if ((nans_of(make_uint4(codes.x, codes.y, 0, 0)) & kNaNs) != 0) {  // a code is a NaN, which is rare
         widen_codes(codes.x, v[0], v[1]);
         widen_codes(codes.y, v[2], v[3]);
-        widen_codes(codes.z, v[4], v[5]);
-        widen_codes(codes.w, v[6], v[7]);
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        if (kCodeFactor == 1.0f && !Unit) {
+    for (int i = 0; i < 4; ++i) {
+        if constexpr (How == Scaling::Any && kCodeFactor == 1.0f) {
             v[i] = times_halves(v[i], 0x1C001C00u);  // 2^-8
         }
-        if (kCodeFactor != 1.0f || !Unit) {
-            v[i] = times_halves(v[i], scale);
+        if constexpr (How != Scaling::One) {
+            v[i] = times_halves(v[i], by);
+        } else if constexpr (kCodeFactor != 1.0f) {
+            v[i] = times_halves(v[i], 0x5C005C00u);  // 2^8
         }
     }
-    const uint4 low = make_uint4(v[0], v[1], v[2], v[3]), high = make_uint4(v[4], v[5], v[6], v[7]);
-    store_shared(upper_first ? to + 16 : to, upper_first ? high : low);
-    store_shared(upper_first ? to : to + 16, upper_first ? low : high);
+    store_shared(to, make_uint4(v[0], v[1], v[2], v[3]));
 }
 
 // A row of `Columns` bf16 values.
@@ -72,35 +76,61 @@ struct Bf16Row {
     static __device__ __forceinline__ void convert(u32, u32, u32) {}
 };
 
-// Converts the codes of a row in place, for thread e of the row: pieces of 16 codes from address `from` become 32 bytes
-// each from address `to`. scale(i) is the scale of piece e + 8 i as store_codes takes it. The stored row ends where its
-// place ends, so no thread overwrites pieces that others have not read.
-template <int Pieces, bool Unit, class Scale>
+// Converts the codes of a row in place, for thread e of the row: groups of 64 codes from address `from` become 128 bytes
+// each from address `to`, of which a thread has 16. scale(i) returns the bits of the float32 scale of group i. The stored
+// row ends where its place ends, so no thread overwrites groups that others have not read.
+template <int Groups, Scaling How, class Scale>
 __device__ __forceinline__ void convert_codes(u32 to, u32 from, u32 e, const Scale& scale) {
-    constexpr int kTurns = (Pieces + kRowThreads - 1) / kRowThreads;
-    uint4 next = load_shared(from + 16 * e);
+    // Groups between two waits. Shifts need registers for their constants.
+    constexpr int kTurn = kCodeFactor == 1.0f ? 2 : 1;
+    uint2 next[kTurn];
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
-        const uint4 codes = next;
-        const u32 up = scale(i);
-        if (kRowThreads * (i + 2) <= Pieces || i + 1 < kTurns && e + kRowThreads * (i + 1) < Pieces) {
-            next = load_shared(from + 16 * (e + kRowThreads * (i + 1)));
+    for (int j = 0; j < kTurn; ++j) {
+        next[j] = load_eight(from + 64 * j + 8 * e);
+    }
+#pragma unroll
+    for (int i = 0; i < Groups; i += kTurn) {
+        uint2 codes[kTurn];
+#pragma unroll
+        for (int j = 0; j < kTurn; ++j) {
+            codes[j] = next[j];
+            if (i + kTurn + j < Groups) {
+                next[j] = load_eight(from + 64 * (i + kTurn + j) + 8 * e);
+            }
         }
         __syncwarp();
-        if (kRowThreads * (i + 1) <= Pieces || e + kRowThreads * i < Pieces) {
-            // Without scales there are more turns, and no register for the order of the stores.
-            store_codes<Unit>(to + 32 * (e + kRowThreads * i), codes, up, !Unit && e >= 4);
+#pragma unroll
+        for (int j = 0; j < kTurn; ++j) {
+            if (i + j < Groups) {
+                const float up = __uint_as_float(scale(i + j)) * (How == Scaling::Any ? 256.0f : 1.0f);
+                store_codes<How>(to + 128 * (i + j) + 16 * e, codes[j], half_pair(up, up));
+            }
         }
     }
 }
 
+// Converts codes with scales as convert_codes does. Nearly all scales are plain, which saves a product per pair of codes
+// where an instruction widens codes. The bits are those of Scaling::Any.
+template <int Groups, class Scale>
+__device__ __forceinline__ void convert_scaled(u32 to, u32 from, u32 e, const Scale& scale) {
+    if constexpr (kCodeFactor == 1.0f) {
+        u32 least = scale(0), most = least;
+#pragma unroll
+        for (int i = 1; i < Groups; ++i) {
+            least = min(least, scale(i)), most = max(most, scale(i));
+        }
+        if (!__any_sync(ptx::kFullMask, least < 0x38800000u || most > 0x43000000u)) {
+            convert_codes<Groups, Scaling::Plain>(to, from, e, scale);
+            return;
+        }
+    }
+    convert_codes<Groups, Scaling::Any>(to, from, e, scale);
+}
+
 // Converts 512 codes with a float32 scale per 128 codes. The scales are behind the codes.
-__device__ __forceinline__ void convert_scaled(u32 to, u32 from, u32 e) {
+__device__ __forceinline__ void convert_four_scales(u32 to, u32 from, u32 e) {
     const uint4 scales = load_shared(from + 512);
-    convert_codes<32, false>(to, from, e, [&](int i) {
-        const float up = __uint_as_float(word_of(scales, i)) * 256.0f;
-        return half_pair(up, up);
-    });
+    convert_scaled<8>(to, from, e, [&](int i) { return word_of(scales, i / 2); });
 }
 
 // A row of 656 bytes: 512 codes, 4 float32 scales of 128 codes each, and 64 values of the rotary part, which are bf16
@@ -112,7 +142,7 @@ struct BlockRow {
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
         const uint4 rope = load_shared(from + 528 + 16 * e);
-        convert_scaled(to, from, e);
+        convert_four_scales(to, from, e);
         store_shared(to + 1024 + 16 * e, rope);
     }
 };
@@ -124,7 +154,7 @@ struct RawRow {
     static constexpr i64 kRowBytes = 576;
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
-        convert_codes<36, true>(to, from, e, [](int) { return 0x5C005C00u; });  // 2^8
+        convert_codes<9, Scaling::One>(to, from, e, [](int) { return 0u; });
     }
 };
 
@@ -138,12 +168,9 @@ struct EntryRow {
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
         const uint4 rope = load_shared(from + 448 + 16 * e), scales = load_shared(from + kRowBytes);
-        convert_codes<28, false>(to, from, e, [&](int i) {
-            const u32 g = e / 4 + 2 * i;  // group of 64 codes that share a scale
-            const u32 byte = (i < 2 ? scales.x >> (8 * g) : scales.y >> (8 * (g - 4))) & 255;
-            const u32 bits = byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
-            const float up = __uint_as_float(bits) * 256.0f;
-            return half_pair(up, up);
+        convert_scaled<7>(to, from, e, [&](int i) {
+            const u32 byte = (i < 4 ? scales.x >> (8 * i) : scales.y >> (8 * (i - 4))) & 255;
+            return byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
         });
         store_shared(to + 896 + 16 * e, halves_of_bf16(rope));
     }

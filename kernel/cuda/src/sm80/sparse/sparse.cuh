@@ -5,8 +5,8 @@
 //         Scores: a warp computes 16 heads by 32 keys over half of the columns. The queries of these columns stay in
 //         its registers. The two warps of 16 heads exchange half of their sums, so that each has 8 heads. A lane has 8
 //         keys of a head. Output: a warp has all heads and 64 columns, or 128 columns if there are 32 heads.
-// Phases: The output of the previous keys. Then the scores and softmax weights of the present keys, while the next rows
-//         are copied to the tile of the previous ones. Then the next rows are converted to 16 bits in place.
+// Phases: The scores and softmax weights of the keys, and then the output, while the next rows are copied to the other
+//         tile. Then the next rows are converted to 16 bits in place.
 // Bits:   Sums do not depend on the number of heads of a block. Blocks of 32 keys are processed in order, independently
 //         of the rest of the launch. args defines where segments begin, and a second kernel combines the segments in
 //         order.
@@ -314,25 +314,26 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
     };
 
-    // A turn adds the values of the block before `block`, computes the weights of `block`, and converts the rows of the
-    // block after it. The first turn and the last one have no `block`.
-    for (i32 block = begin - 1; block <= end; ++block) {
-        const u32 side = block & 1;  // begin is even
-        if (block > begin) {
-            add_values(tile(side ^ 1));
-        }
-        __syncthreads();  // all warps have read the previous keys and weights, and at first the queries
+    // A turn computes the weights of a block and adds its values. The rows of the next block are copied meanwhile, and
+    // then converted.
+    __syncthreads();  // all warps have read the queries
+    if (begin < end) {
+        fetch(begin, 0);  // begin is even
+        convert(0);
+    }
+    for (i32 block = begin; block < end; ++block) {
+        const u32 side = block & 1;
+        __syncthreads();  // the rows of the block are converted; the previous keys and weights have been read
         const bool more = block + 1 < end;
         if (more) {
             fetch(block + 1, side ^ 1);
         }
-        if (block >= begin && block < end) {
-            add_weights(side);
-        }
+        add_weights(side);
+        __syncthreads();
+        add_values(tile(side));
         if (more) {
             convert(side ^ 1);
         }
-        __syncthreads();
     }
 
     sum += __shfl_xor_sync(ptx::kFullMask, sum, 1);
