@@ -35,8 +35,9 @@ __device__ __forceinline__ uint2 load_eight(u32 address) {
     return v;
 }
 
-// How scales are multiplied in half precision. One: there is no scale. Plain: scales from 2^-14 to 2^7, which are normal
-// halves. Any: the scale has the factor 2^8, so that small scales have more bits, and the codes have the factor 2^-8.
+// How scales are multiplied in half precision. One: there is no scale. Plain: scales from 2^-14 to 2^7, which are
+// normal halves. Any: the scale has the factor 2^8, so that small scales have more bits, and the codes have the factor
+// 2^-8.
 enum class Scaling { One, Plain, Any };
 
 // Converts eight codes times a scale, which is in both halves of the word `by`, to 16 bytes of a tile.
@@ -76,9 +77,9 @@ struct Bf16Row {
     static __device__ __forceinline__ void convert(u32, u32, u32) {}
 };
 
-// Converts the codes of a row in place, for thread e of the row: groups of 64 codes from address `from` become 128 bytes
-// each from address `to`, of which a thread has 16. scale(i) returns the bits of the float32 scale of group i. The stored
-// row ends where its place ends, so no thread overwrites groups that others have not read.
+// Converts the codes of a row in place, for thread e of the row: groups of 64 codes from address `from` become 128
+// bytes each from address `to`, of which a thread has 16. scale(i) returns the bits of the float32 scale of group i.
+// The stored row ends where its place ends, so no thread overwrites groups that others have not read.
 template <int Groups, Scaling How, class Scale>
 __device__ __forceinline__ void convert_codes(u32 to, u32 from, u32 e, const Scale& scale) {
     // Groups between two waits. Shifts need registers for their constants.
@@ -109,8 +110,8 @@ __device__ __forceinline__ void convert_codes(u32 to, u32 from, u32 e, const Sca
     }
 }
 
-// Converts codes with scales as convert_codes does. Nearly all scales are plain, which saves a product per pair of codes
-// where an instruction widens codes. The bits are those of Scaling::Any.
+// Converts codes with scales as convert_codes does. Nearly all scales are plain, which saves a product per pair of
+// codes where an instruction widens codes. The bits are those of Scaling::Any.
 template <int Groups, class Scale>
 __device__ __forceinline__ void convert_scaled(u32 to, u32 from, u32 e, const Scale& scale) {
     if constexpr (kCodeFactor == 1.0f) {
