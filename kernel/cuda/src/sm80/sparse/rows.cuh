@@ -77,6 +77,24 @@ struct Bf16Row {
     static __device__ __forceinline__ void convert(u32, u32, u32) {}
 };
 
+// Converts group i of 64 codes of a row, of which this thread has `codes`, and stores it in the row of a tile at the
+// address `to`. bits are those of the float32 scale of the group.
+__device__ __forceinline__ void store_scaled(u32 to, u32 e, int i, uint2 codes, u32 bits) {
+    const float up = __uint_as_float(bits) * 256.0f;
+    store_codes<Scaling::Any>(to + 128 * i + 16 * e, codes, half_pair(up, up));
+}
+__device__ __forceinline__ u32 load_word(u32 address) {
+    u32 v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+    return v;
+}
+// Returns the float32 bits of the scale of group i of 64 codes, where four float32 scales follow 512 codes.
+__device__ __forceinline__ u32 four_scales(u32 from, int i) { return load_word(from + 512 + i / 2 * 4); }
+// Returns the float32 bits of a scale that is a power of two.
+__device__ __forceinline__ u32 power_bits(u32 byte) {
+    return byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
+}
+
 // Converts the codes of a row in place, for thread e of the row: groups of 64 codes from address `from` become 128
 // bytes each from address `to`, of which a thread has 16. scale(i) returns the bits of the float32 scale of group i.
 // The stored row ends where its place ends, so no thread overwrites groups that others have not read.
@@ -128,52 +146,67 @@ __device__ __forceinline__ void convert_scaled(u32 to, u32 from, u32 e, const Sc
     convert_codes<Groups, Scaling::Any>(to, from, e, scale);
 }
 
-// Converts 512 codes with a float32 scale per 128 codes. The scales are behind the codes.
-__device__ __forceinline__ void convert_four_scales(u32 to, u32 from, u32 e) {
-    const uint4 scales = load_shared(from + 512);
+// Converts 512 codes with a float32 scale per 128 codes.
+__device__ __forceinline__ void convert_four_scales(u32 to, u32 from, u32 e, const uint4& scales) {
     convert_scaled<8>(to, from, e, [&](int i) { return word_of(scales, i / 2); });
 }
 
 // A row of 656 bytes: 512 codes, 4 float32 scales of 128 codes each, and 64 values of the rotary part, which are bf16
 // in the tile too.
 struct BlockRow {
-    static constexpr int D = 576, HalfSteps = 32, kPieces = 41;
+    static constexpr int D = 576, HalfSteps = 32, kPieces = 41, kGroups = 8;
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 656;
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
-        const uint4 rope = load_shared(from + 528 + 16 * e);
-        convert_four_scales(to, from, e);
-        store_shared(to + 1024 + 16 * e, rope);
+        const uint4 scales = load_shared(from + 512), rope = load_shared(from + 528 + 16 * e);
+        __syncwarp();
+        store_shared(to + 1024 + 16 * e, rope);  // over the scales
+        convert_four_scales(to, from, e, scales);
+    }
+    static __device__ __forceinline__ void store_group(u32 to, u32 from, u32 e, int i, uint2 codes) {
+        store_scaled(to, e, i, codes, four_scales(from, i));
+    }
+    static __device__ __forceinline__ void store_rope(u32 to, u32 from, u32 e) {
+        store_shared(to + 1024 + 16 * e, load_shared(from + 528 + 16 * e));
     }
 };
 
 // A row of 576 bytes: 512 codes and 64 codes of the rotary part. The launch applies the scale of the pool.
 struct RawRow {
-    static constexpr int D = 576, HalfSteps = 36, kPieces = 36;
+    static constexpr int D = 576, HalfSteps = 36, kPieces = 36, kGroups = 9;
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 576;
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
         convert_codes<9, Scaling::One>(to, from, e, [](int) { return 0u; });
     }
+    static __device__ __forceinline__ void store_group(u32 to, u32, u32 e, int i, uint2 codes) {
+        store_codes<Scaling::One>(to + 128 * i + 16 * e, codes, 0);
+    }
+    static __device__ __forceinline__ void store_rope(u32, u32, u32) {}
 };
 
 // A row of 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576 bytes, and 7 power-of-two scales of 64
 // codes each in a scale row at the end of the page, which is copied behind the data row. The rotary part is also part
 // of the values, so it is converted to half precision.
 struct EntryRow {
-    static constexpr int D = 512, HalfSteps = 32, kPieces = 36;
+    static constexpr int D = 512, HalfSteps = 32, kPieces = 36, kGroups = 7;
     static constexpr bool kHalves = true, kTwoStreams = true;
     static constexpr i64 kRowBytes = 576;
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
         const uint4 rope = load_shared(from + 448 + 16 * e), scales = load_shared(from + kRowBytes);
         convert_scaled<7>(to, from, e, [&](int i) {
-            const u32 byte = (i < 4 ? scales.x >> (8 * i) : scales.y >> (8 * (i - 4))) & 255;
-            return byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
+            return power_bits((i < 4 ? scales.x >> (8 * i) : scales.y >> (8 * (i - 4))) & 255);
         });
         store_shared(to + 896 + 16 * e, halves_of_bf16(rope));
+    }
+    static __device__ __forceinline__ void store_group(u32 to, u32 from, u32 e, int i, uint2 codes) {
+        store_scaled(to, e, i, codes, power_bits(load_word(from + kRowBytes + i / 4 * 4) >> (8 * (i % 4)) & 255));
+    }
+    static __device__ __forceinline__ void store_rope(u32 to, u32 from, u32 e) {
+        store_shared(to + 896 + 16 * e, halves_of_bf16(load_shared(from + 448 + 16 * e)));
     }
 };
 
