@@ -40,16 +40,9 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 		im := &m.Images[i]
 		if d.portable && im.PTX && d.capability() >= image.FirstCapability(im.Source) && !replaced[im.Name] ||
 			!d.portable && im.Native() {
-			need := sharedOf(im)
-			switch {
-			case d.portable && need > max(d.props.SharedOptinBytes, consumerShared): // other kernels replace these
-				for _, kn := range im.Kernels {
-					k.missing[kn.Name] = fmt.Sprintf("a block of image %s has %d bytes of shared memory, but %s allows %d",
-						im.Name, need, d.props.Name, d.props.SharedOptinBytes)
-				}
-			case d.portable && image.Deferred(im.Source):
+			if d.portable && image.Deferred(im.Source) {
 				k.deferLoading(im)
-			default:
+			} else {
 				mine = append(mine, im)
 			}
 			continue
@@ -84,18 +77,6 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
-}
-
-// consumerShared is the shared memory in bytes that a block can have on every supported card. Portable kernels that
-// need more are loaded only where they fit.
-const consumerShared = 99 << 10
-
-// sharedOf returns the maximum shared memory in bytes of a block of the kernels of an image.
-func sharedOf(im *image.Image) (most int) {
-	for _, k := range im.Kernels {
-		most = max(most, k.Dynamic+k.SharedBytes)
-	}
-	return most
 }
 
 // compilers is the number of images that the driver compiles in parallel.

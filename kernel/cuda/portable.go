@@ -126,13 +126,12 @@ var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_b
 	"sparrow_latent_block": "portable_latent_block", "sparrow_latent_raw": "portable_latent_raw"}
 
 // portableTwoBlocks is the shared memory that a block can have on multiprocessors with room for two blocks of sparse
-// attention, or for one that keeps rows as they are stored.
+// attention.
 const portableTwoBlocks = 163 << 10
 
 // portableAttend computes sparse attention with one block for each 32 heads of a row and segment, and a kernel that
-// combines segments. Rows of codes are converted by blocks of 64 heads, if the shared memory of a block has room for
-// rows as they are stored and no half of a block would be empty. If a multiprocessor has room for only one block of 32
-// heads and there are more of them than multiprocessors, a block has 64 heads too. All results are bitwise equal.
+// combines segments. If a multiprocessor has room for only one such block, there are more blocks than multiprocessors,
+// and no half of a block would be empty, a block has 64 heads, with bitwise equal results.
 func portableAttend(k *Kernels, s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	const threadsOfHead, combineThreads = 4, 128
 	kernel := rows.kernel // without a portable kernel, the error names this kernel
@@ -141,14 +140,9 @@ func portableAttend(k *Kernels, s *Stream, rows sparseRows, a *SparseAttendArgs)
 	}
 	heads := int32(sparseHeads / 2)
 	units := int64(a.Rows) * int64(a.Segments) * int64(ceilDiv(a.Heads, heads))
-	if strings.HasPrefix(kernel, "portable_sparse_") && a.Heads%sparseHeads == 0 {
-		roomy, codes := int64(k.device.props.SharedOptinBytes) >= portableTwoBlocks, rows.partBytes == 2
-		switch {
-		case roomy && codes:
-			kernel, heads, units = kernel+"_staged", sparseHeads, units/2
-		case !roomy && units > int64(k.device.props.SMs):
-			kernel, heads, units = kernel+"_wide", sparseHeads, units/2
-		}
+	if strings.HasPrefix(kernel, "portable_sparse_") && int64(k.device.props.SharedOptinBytes) < portableTwoBlocks &&
+		units > int64(k.device.props.SMs) && a.Heads%sparseHeads == 0 {
+		kernel, heads, units = kernel+"_wide", sparseHeads, units/2
 	}
 	fn, err := k.Function(kernel)
 	if err != nil {

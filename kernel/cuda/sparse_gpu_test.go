@@ -497,29 +497,3 @@ func TestGPUSparseRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 		}
 	}
 }
-
-// Launches of 32 heads and of 128 heads can have different kernels, with bitwise equal results.
-func TestGPUSparseHeadsDoNotDependOnTheirNumber(t *testing.T) {
-	r := onGPU(t)
-	lens := []int32{0, 1, 64, 65, 640, 200, 513}
-	for i, kind := range sparseKinds() {
-		rng := rand.New(rand.NewPCG(15, uint64(i)))
-		c := newSparseCase(r, rng, kind, 128, true, newSparseStream(r, rng, kind, 2048, 64, 640, lens))
-		some := *c
-		some.heads, some.args.Heads = 32, 32
-		some.args.OutStride, some.args.LSEStride, some.args.MaxStride = 32*valueDim, 32, 32
-		for _, scale := range []float32{1, 30} { // with scale 30, many blocks exceed the largest score so far
-			c.args.ScoreScale = sparseScale * math.Log2E * scale
-			some.args.ScoreScale = c.args.ScoreScale
-			for _, blocks := range []int32{0, 4} {
-				all, first := c.run(r, 0, len(lens), blocks), some.run(r, 0, len(lens), blocks)
-				for row := range lens {
-					want := all.row(row, 128)
-					want = sparseResult{want.out[:32*valueDim*2], want.lse[:32*4], want.max[:32*4]}
-					first.row(row, 32).same(t, fmt.Sprintf("%v, scale %g, segments of %d, row %d", kind, scale, blocks,
-						row), want)
-				}
-			}
-		}
-	}
-}

@@ -29,39 +29,34 @@ __device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
 
 constexpr u32 kRowThreads = 8;  // threads that copy and convert a row
 
-__device__ __forceinline__ uint2 load_eight(u32 address) {
-    uint2 v;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
-    return v;
-}
-
-// How scales are multiplied in half precision. One: there is no scale. Plain: scales from 2^-14 to 2^7, which are
-// normal halves. Any: the scale has the factor 2^8, so that small scales have more bits, and the codes have the factor
-// 2^-8.
-enum class Scaling { One, Plain, Any };
-
-// Converts eight codes times a scale, which is in both halves of the word `by`, to 16 bytes of a tile.
-template <Scaling How>
-__device__ __forceinline__ void store_codes(u32 to, uint2 codes, u32 by) {
-    u32 v[4];
+// Converts sixteen codes times a scale to 32 bytes of a tile. The widened codes have the factor 2^-8 and the
+// half-precision scale the factor 2^8, so that small scales have more bits. Unit: the scale is 1. Half of the eight
+// threads of a row store their upper 16 bytes first, because then they have no bank conflicts.
+template <bool Unit = false>
+__device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale, bool upper_first) {
+    u32 v[8];
     widen_numbers(codes.x, v[0], v[1]);
     widen_numbers(codes.y, v[2], v[3]);
-    if ((nans_of(make_uint4(codes.x, codes.y, 0, 0)) & kNaNs) != 0) {  // a code is a NaN, which is rare
+    widen_numbers(codes.z, v[4], v[5]);
+    widen_numbers(codes.w, v[6], v[7]);
+    if ((nans_of(codes) & kNaNs) != 0) {  // a code is a NaN, which is rare
         widen_codes(codes.x, v[0], v[1]);
         widen_codes(codes.y, v[2], v[3]);
+        widen_codes(codes.z, v[4], v[5]);
+        widen_codes(codes.w, v[6], v[7]);
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if constexpr (How == Scaling::Any && kCodeFactor == 1.0f) {
+    for (int i = 0; i < 8; ++i) {
+        if (kCodeFactor == 1.0f && !Unit) {
             v[i] = times_halves(v[i], 0x1C001C00u);  // 2^-8
         }
-        if constexpr (How != Scaling::One) {
-            v[i] = times_halves(v[i], by);
-        } else if constexpr (kCodeFactor != 1.0f) {
-            v[i] = times_halves(v[i], 0x5C005C00u);  // 2^8
+        if (kCodeFactor != 1.0f || !Unit) {
+            v[i] = times_halves(v[i], scale);
         }
     }
-    store_shared(to, make_uint4(v[0], v[1], v[2], v[3]));
+    const uint4 low = make_uint4(v[0], v[1], v[2], v[3]), high = make_uint4(v[4], v[5], v[6], v[7]);
+    store_shared(upper_first ? to + 16 : to, upper_first ? high : low);
+    store_shared(upper_first ? to : to + 16, upper_first ? low : high);
 }
 
 // A row of `Columns` bf16 values.
@@ -77,136 +72,80 @@ struct Bf16Row {
     static __device__ __forceinline__ void convert(u32, u32, u32) {}
 };
 
-// Converts group i of 64 codes of a row, of which this thread has `codes`, and stores it in the row of a tile at the
-// address `to`. bits are those of the float32 scale of the group.
-__device__ __forceinline__ void store_scaled(u32 to, u32 e, int i, uint2 codes, u32 bits) {
-    const float up = __uint_as_float(bits) * 256.0f;
-    store_codes<Scaling::Any>(to + 128 * i + 16 * e, codes, half_pair(up, up));
-}
-__device__ __forceinline__ u32 load_word(u32 address) {
-    u32 v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
-    return v;
-}
-// Returns the float32 bits of the scale of group i of 64 codes, where four float32 scales follow 512 codes.
-__device__ __forceinline__ u32 four_scales(u32 from, int i) { return load_word(from + 512 + i / 2 * 4); }
-// Returns the float32 bits of a scale that is a power of two.
-__device__ __forceinline__ u32 power_bits(u32 byte) {
-    return byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
-}
-
-// Converts the codes of a row in place, for thread e of the row: groups of 64 codes from address `from` become 128
-// bytes each from address `to`, of which a thread has 16. scale(i) returns the bits of the float32 scale of group i.
-// The stored row ends where its place ends, so no thread overwrites groups that others have not read.
-template <int Groups, Scaling How, class Scale>
+// Converts the codes of a row in place, for thread e of the row: pieces of 16 codes from address `from` become 32 bytes
+// each from address `to`. scale(i) is the scale of piece e + 8 i as store_codes takes it. The stored row ends where its
+// place ends, so no thread overwrites pieces that others have not read.
+template <int Pieces, bool Unit, class Scale>
 __device__ __forceinline__ void convert_codes(u32 to, u32 from, u32 e, const Scale& scale) {
-    // Groups between two waits. Shifts need registers for their constants.
-    constexpr int kTurn = kCodeFactor == 1.0f ? 2 : 1;
-    uint2 next[kTurn];
+    constexpr int kTurns = (Pieces + kRowThreads - 1) / kRowThreads;
+    uint4 next = load_shared(from + 16 * e);
 #pragma unroll
-    for (int j = 0; j < kTurn; ++j) {
-        next[j] = load_eight(from + 64 * j + 8 * e);
-    }
-#pragma unroll
-    for (int i = 0; i < Groups; i += kTurn) {
-        uint2 codes[kTurn];
-#pragma unroll
-        for (int j = 0; j < kTurn; ++j) {
-            codes[j] = next[j];
-            if (i + kTurn + j < Groups) {
-                next[j] = load_eight(from + 64 * (i + kTurn + j) + 8 * e);
-            }
+    for (int i = 0; i < kTurns; ++i) {
+        const uint4 codes = next;
+        const u32 up = scale(i);
+        if (kRowThreads * (i + 2) <= Pieces || i + 1 < kTurns && e + kRowThreads * (i + 1) < Pieces) {
+            next = load_shared(from + 16 * (e + kRowThreads * (i + 1)));
         }
         __syncwarp();
-#pragma unroll
-        for (int j = 0; j < kTurn; ++j) {
-            if (i + j < Groups) {
-                const float up = __uint_as_float(scale(i + j)) * (How == Scaling::Any ? 256.0f : 1.0f);
-                store_codes<How>(to + 128 * (i + j) + 16 * e, codes[j], half_pair(up, up));
-            }
+        if (kRowThreads * (i + 1) <= Pieces || e + kRowThreads * i < Pieces) {
+            // Without scales there are more turns, and no register for the order of the stores.
+            store_codes<Unit>(to + 32 * (e + kRowThreads * i), codes, up, !Unit && e >= 4);
         }
     }
 }
 
-// Converts codes with scales as convert_codes does. Nearly all scales are plain, which saves a product per pair of
-// codes where an instruction widens codes. The bits are those of Scaling::Any.
-template <int Groups, class Scale>
-__device__ __forceinline__ void convert_scaled(u32 to, u32 from, u32 e, const Scale& scale) {
-    if constexpr (kCodeFactor == 1.0f) {
-        u32 least = scale(0), most = least;
-#pragma unroll
-        for (int i = 1; i < Groups; ++i) {
-            least = min(least, scale(i)), most = max(most, scale(i));
-        }
-        if (!__any_sync(ptx::kFullMask, least < 0x38800000u || most > 0x43000000u)) {
-            convert_codes<Groups, Scaling::Plain>(to, from, e, scale);
-            return;
-        }
-    }
-    convert_codes<Groups, Scaling::Any>(to, from, e, scale);
-}
-
-// Converts 512 codes with a float32 scale per 128 codes.
-__device__ __forceinline__ void convert_four_scales(u32 to, u32 from, u32 e, const uint4& scales) {
-    convert_scaled<8>(to, from, e, [&](int i) { return word_of(scales, i / 2); });
+// Converts 512 codes with a float32 scale per 128 codes. The scales are behind the codes.
+__device__ __forceinline__ void convert_scaled(u32 to, u32 from, u32 e) {
+    const uint4 scales = load_shared(from + 512);
+    convert_codes<32, false>(to, from, e, [&](int i) {
+        const float up = __uint_as_float(word_of(scales, i)) * 256.0f;
+        return half_pair(up, up);
+    });
 }
 
 // A row of 656 bytes: 512 codes, 4 float32 scales of 128 codes each, and 64 values of the rotary part, which are bf16
 // in the tile too.
 struct BlockRow {
-    static constexpr int D = 576, HalfSteps = 32, kPieces = 41, kGroups = 8;
+    static constexpr int D = 576, HalfSteps = 32, kPieces = 41;
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 656;
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
-        const uint4 scales = load_shared(from + 512), rope = load_shared(from + 528 + 16 * e);
-        __syncwarp();
-        store_shared(to + 1024 + 16 * e, rope);  // over the scales
-        convert_four_scales(to, from, e, scales);
-    }
-    static __device__ __forceinline__ void store_group(u32 to, u32 from, u32 e, int i, uint2 codes) {
-        store_scaled(to, e, i, codes, four_scales(from, i));
-    }
-    static __device__ __forceinline__ void store_rope(u32 to, u32 from, u32 e) {
-        store_shared(to + 1024 + 16 * e, load_shared(from + 528 + 16 * e));
+        const uint4 rope = load_shared(from + 528 + 16 * e);
+        convert_scaled(to, from, e);
+        store_shared(to + 1024 + 16 * e, rope);
     }
 };
 
 // A row of 576 bytes: 512 codes and 64 codes of the rotary part. The launch applies the scale of the pool.
 struct RawRow {
-    static constexpr int D = 576, HalfSteps = 36, kPieces = 36, kGroups = 9;
+    static constexpr int D = 576, HalfSteps = 36, kPieces = 36;
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 576;
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
-        convert_codes<9, Scaling::One>(to, from, e, [](int) { return 0u; });
+        convert_codes<36, true>(to, from, e, [](int) { return 0x5C005C00u; });  // 2^8
     }
-    static __device__ __forceinline__ void store_group(u32 to, u32, u32 e, int i, uint2 codes) {
-        store_codes<Scaling::One>(to + 128 * i + 16 * e, codes, 0);
-    }
-    static __device__ __forceinline__ void store_rope(u32, u32, u32) {}
 };
 
 // A row of 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576 bytes, and 7 power-of-two scales of 64
 // codes each in a scale row at the end of the page, which is copied behind the data row. The rotary part is also part
 // of the values, so it is converted to half precision.
 struct EntryRow {
-    static constexpr int D = 512, HalfSteps = 32, kPieces = 36, kGroups = 7;
+    static constexpr int D = 512, HalfSteps = 32, kPieces = 36;
     static constexpr bool kHalves = true, kTwoStreams = true;
     static constexpr i64 kRowBytes = 576;
 
     static __device__ __forceinline__ void convert(u32 to, u32 from, u32 e) {
         const uint4 rope = load_shared(from + 448 + 16 * e), scales = load_shared(from + kRowBytes);
-        convert_scaled<7>(to, from, e, [&](int i) {
-            return power_bits((i < 4 ? scales.x >> (8 * i) : scales.y >> (8 * (i - 4))) & 255);
+        convert_codes<28, false>(to, from, e, [&](int i) {
+            const u32 g = e / 4 + 2 * i;  // group of 64 codes that share a scale
+            const u32 byte = (i < 2 ? scales.x >> (8 * g) : scales.y >> (8 * (g - 4))) & 255;
+            const u32 bits = byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
+            const float up = __uint_as_float(bits) * 256.0f;
+            return half_pair(up, up);
         });
         store_shared(to + 896 + 16 * e, halves_of_bf16(rope));
-    }
-    static __device__ __forceinline__ void store_group(u32 to, u32 from, u32 e, int i, uint2 codes) {
-        store_scaled(to, e, i, codes, power_bits(load_word(from + kRowBytes + i / 4 * 4) >> (8 * (i % 4)) & 255));
-    }
-    static __device__ __forceinline__ void store_rope(u32 to, u32 from, u32 e) {
-        store_shared(to + 896 + 16 * e, halves_of_bf16(load_shared(from + 448 + 16 * e)));
     }
 };
 

@@ -1,6 +1,5 @@
 // Sparse attention with 64 heads in a block, portable kernels.
 #include "sm80/sparse/nope.cuh"
-#include "sm80/sparse/sparse.cuh"
 
 PORTABLE_WIDE(portable_sparse_bf16, portable::Bf16Row<576>)
 PORTABLE_WIDE(portable_sparse_flat, portable::Bf16Row<512>)
