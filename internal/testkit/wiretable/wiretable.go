@@ -16,7 +16,7 @@ import (
 )
 
 // values lists the values that are tried in every field.
-var values = []string{"-1", "0", "1", "3", "0.5", "1e10", `""`, `"x"`, "true", `["x"]`, "[1]", `{"a":1}`}
+var values = []string{"-1", "0", "1", "3", "0.5", "1e10", `""`, `"x"`, "true", `["x"]`, "[1]", `{"a":1}`, "null"}
 
 // Object is a JSON object inside a body, and the names of the fields that it may have.
 type Object struct {
