@@ -90,8 +90,8 @@ func TestNumbersOfBlocks(t *testing.T) {
 	}
 }
 
-// A message is written as one response and as a stream of events with the same content. Thinking that is omitted is only
-// in the signature, from which it can be decoded.
+// A message is written as one response and as a stream of events with the same content. Thinking that is omitted is
+// only in the signature, from which it can be decoded.
 func TestMessagesAreWritten(t *testing.T) {
 	r := NewResponse("msg_1", "m")
 	out, err := AppendStart([]byte("before "), r)

@@ -239,7 +239,8 @@ func TestPartsOfARelease(t *testing.T) {
 	refused("completion", "go", "exit 2")
 	refused("linux-amd64: ", "go", `[ "$1" = run ]`)
 	refused("no such file", "go", "exit 0")
-	refused("linux-amd64: bad magic", "go", `for a; do [ "$last" != -o ] || echo "no program at all" > "$a"; last=$a; done`)
+	refused("linux-amd64: bad magic", "go",
+		`for a; do [ "$last" != -o ] || echo "no program at all" > "$a"; last=$a; done`)
 	fakeTools(t)
 	if err := os.Remove("deploy/sparrow.service"); err != nil {
 		t.Fatal(err)
