@@ -188,8 +188,8 @@ data: {"type":"content_block_stop","index":3}
 	}
 	const event = "before event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"," +
 		"\"message\":\"busy\"}}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n"
-	if got := AppendPing(AppendError([]byte("before "), &wire.Error{Message: "busy", Code: wire.CodeQueueFull})); string(
-		got) != event {
+	got := AppendPing(AppendError([]byte("before "), &wire.Error{Message: "busy", Code: wire.CodeQueueFull}))
+	if string(got) != event {
 		t.Errorf("got\n%s\nwant\n%s", got, event)
 	}
 }

@@ -94,7 +94,7 @@ func fakeTools(t *testing.T) (calls string) {
 	script("go", `case "$1" in
 run) echo "completion of $4" ;;
 build)
-	echo "GOOS=$GOOS GOARCH=$GOARCH CGO_ENABLED=$CGO_ENABLED GOAMD64=$GOAMD64 GOARM64=$GOARM64 GOFLAGS=$GOFLAGS" >> `+calls+`
+	for v in GOOS GOARCH CGO_ENABLED GOAMD64 GOARM64 GOFLAGS; do eval "echo $v=\$$v >> `+calls+`"; done
 	from=dynamic; for a; do [ "$a" != -tags=nocuda ] || from=static; [ "$last" != -o ] || to=$a; last=$a; done
 	cp `+tools+`/$from "$to" ;;
 esac`)
@@ -152,7 +152,8 @@ func TestARelease(t *testing.T) {
 		want := []string{"-rwxr-xr-x " + folder + "/" + b.file + " " + string(binary)}
 		for _, f := range [][2]string{{"LICENSE", "text of LICENSE"}, {"README.md", "text of README.md"},
 			{"completions/_sparrow", "completion of zsh\n"}, {"completions/sparrow.bash", "completion of bash\n"},
-			{"completions/sparrow.fish", "completion of fish\n"}, {"completions/sparrow.ps1", "completion of powershell\n"},
+			{"completions/sparrow.fish", "completion of fish\n"},
+			{"completions/sparrow.ps1", "completion of powershell\n"},
 			{"operating.md", "text of docs/operating.md"}, {"sparrow.service", "text of deploy/sparrow.service"}} {
 			want = append(want, "-rw-r--r-- "+folder+"/"+f[0]+" "+f[1])
 		}
@@ -165,7 +166,7 @@ func TestARelease(t *testing.T) {
 			}
 		}
 		fmt.Fprintf(&builds, "go build -trimpath -buildvcs=true -ldflags=-s -w -buildid=%s -o %s ./cmd/sparrow\n"+
-			"GOOS=%s GOARCH=%s CGO_ENABLED=0 GOAMD64=v1 GOARM64=v8.0 GOFLAGS=\n", tag, b.file, b.os, b.arch)
+			"GOOS=%s\nGOARCH=%s\nCGO_ENABLED=0\nGOAMD64=v1\nGOARM64=v8.0\nGOFLAGS=\n", tag, b.file, b.os, b.arch)
 	}
 	if got, err := os.ReadFile(filepath.Join(out, "SHA256SUMS")); err != nil || string(got) != sums.String() {
 		t.Errorf("sums, %v:\n%s\nwant\n%s", err, got, sums.String())

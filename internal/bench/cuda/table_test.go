@@ -65,7 +65,8 @@ func TestTableOfCases(t *testing.T) {
 		for _, o := range h.outputs {
 			outputs += o.bytes
 		}
-		lines = append(lines, fmt.Sprintf("  %d outputs of %d bytes", len(h.outputs), outputs))
+		lines = append(lines, fmt.Sprintf("  %d outputs of %d bytes", len(h.outputs), outputs),
+			fmt.Sprint("  check of zeros: ", set.Check(&reader{stream: s})))
 		if err := h.free(); err != nil {
 			t.Error(err)
 		}

@@ -120,7 +120,8 @@ func TestCompilerCalls(t *testing.T) {
 		t.Errorf("version %q, %v", v, err)
 	}
 	f.fail = "version"
-	if v, err := f.compiler().Version(); v != "" || err == nil || err.Error() != "compile: nvrtcVersion: NVRTC_ERROR_5" {
+	const want = "compile: nvrtcVersion: NVRTC_ERROR_5"
+	if v, err := f.compiler().Version(); v != "" || err == nil || err.Error() != want {
 		t.Errorf("version %q, %v", v, err)
 	}
 }
@@ -223,8 +224,8 @@ func TestBuildWritesWhatTheCompilerReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		want.Images = append(want.Images, image.Image{Name: c.name, Source: c.source, Target: c.target,
-			Options: image.Options(), Files: list, Hash: image.HashOf(c.source, list), Bytes: len(code), PTX: c.ptx != "",
-			Kernels: known.Kernels, Structs: known.Structs})
+			Options: image.Options(), Files: list, Hash: image.HashOf(c.source, list), Bytes: len(code),
+			PTX: c.ptx != "", Kernels: known.Kernels, Structs: known.Structs})
 		for _, arch := range []string{c.target, c.ptx} {
 			if arch == "" {
 				continue
