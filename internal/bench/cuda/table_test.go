@@ -73,3 +73,12 @@ func TestTableOfCases(t *testing.T) {
 	}
 	table.Check(t, "cases.txt", lines)
 }
+
+// Every number of a report is written at its place.
+func TestTableOfReports(t *testing.T) {
+	var full, plain Report
+	table.Fill(&full)
+	plain.Results = []Result{{Name: "n", Shape: "s", Micros: 1.5}}
+	table.Check(t, "reports.txt", append(table.Written(t, "all numbers", &full, full.Print),
+		table.Written(t, "no numbers", &plain, plain.Print)...))
+}

@@ -7,7 +7,8 @@ import (
 )
 
 // Fill gives every exported field below a pointer a value of its own, in the order of the fields: numbers and times
-// count up, texts contain their number, booleans are true, slices and maps get two entries. A table of what is written
+// count up, texts contain their number, booleans are true, slices and maps get two entries, and numbers of types with
+// names for their values are 1. A table of what is written
 // from such a value shows every field that is omitted or exchanged with another one.
 func Fill(pointer any) {
 	f := filler{}
@@ -25,6 +26,10 @@ func (f *filler) fill(v reflect.Value) {
 		return
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		v.SetInt(int64(f.n) * int64(time.Millisecond))
+		return
+	}
+	if _, named := v.Interface().(fmt.Stringer); named && (v.CanInt() || v.CanUint()) {
+		v.Set(reflect.ValueOf(1).Convert(v.Type()))
 		return
 	}
 	switch v.Kind() {
