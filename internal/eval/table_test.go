@@ -16,8 +16,8 @@ func TestTableOfResults(t *testing.T) {
 	a.Failures[1].Error = ""
 	b.Plan, b.By.URL, b.Drafts, b.Rows, b.Total.Exact, b.Total.Final, b.Tasks[0].Exact = "b", "", nil, nil, 1, 2, 3
 	b.Failures = nil
-	items := []Item{{Task: "x", Line: 1, Answer: "A"}, {Task: "x", Line: 2, Answer: "B"}, {Task: "y", Line: 3, Answer: "C"},
-		{Task: "y", Line: 4, Answer: "D"}}
+	items := []Item{{Task: "x", Line: 1, Answer: "A"}, {Task: "x", Line: 2, Answer: "B"},
+		{Task: "y", Line: 3, Answer: "C"}, {Task: "y", Line: 4, Answer: "D"}}
 	for i, texts := range [][2]string{{"A", "A"}, {"B", "wrong"}, {"same", "same"}, {"late", ""}} {
 		a.outputs = append(a.outputs, output{item: &items[i], text: texts[0]})
 		b.outputs = append(b.outputs, output{item: &items[i], text: texts[1]})

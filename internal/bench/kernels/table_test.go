@@ -15,5 +15,5 @@ func TestTableOfReports(t *testing.T) {
 	plain.Verdicts, plain.Results[1] = nil, Result{Name: "n", Shape: "s", Backend: "b", Threads: 1}
 	table.Check(t, "reports.txt", slices.Concat(
 		table.Written(t, "all numbers", &full, full.Print, full.Markdown),
-		table.Written(t, "without targets, and without numbers in the second row", &plain, plain.Print, plain.Markdown)))
+		table.Written(t, "without targets; the second row has no numbers", &plain, plain.Print, plain.Markdown)))
 }
