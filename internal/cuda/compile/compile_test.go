@@ -70,7 +70,8 @@ struct NineArgs`)
 		t.Fatal(err)
 	}
 	want := []argStruct{{"OneArgs", "a::b::OneArgs", []string{"x"}}, {"TwoView", "a::TwoView", []string{"y"}},
-		{"ThreeArgs", "ThreeArgs", []string{"z"}}, {"FourArgs", "FourArgs", []string{"w"}}, {"SevenArgs", "SevenArgs", nil}}
+		{"ThreeArgs", "ThreeArgs", []string{"z"}}, {"FourArgs", "FourArgs", []string{"w"}},
+		{"SevenArgs", "SevenArgs", nil}}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(argStruct{})); d != "" {
 		t.Errorf("structs (-want +got):\n%s", d)
 	}
@@ -78,8 +79,8 @@ struct NineArgs`)
 
 func TestStructsThatAreNotPlainCAreRefused(t *testing.T) {
 	for source, want := range map[string]string{
-		"struct XArgs { int f() { return 1; } };": `compile: struct XArgs: member "int f() { return 1" is not a plain C ` +
-			"member (a type and names)",
+		"struct XArgs { int f() { return 1; } };": `compile: struct XArgs: member "int f() { return 1" is not a ` +
+			"plain C member (a type and names)",
 		"struct YArgs { int a : 3; };": `compile: struct YArgs: member "int a : 3" is not a plain C member (a type and ` +
 			"names)",
 		"struct ZArgs { int a;":      "compile: struct ZArgs does not end",
@@ -108,7 +109,8 @@ func TestTheOrderOfFolders(t *testing.T) {
 	folder := t.TempDir()
 	for _, where := range []string{"lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
 		"lib/python3.12/dist-packages/nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.13",
-		"nvidia/cu13/lib/libnvrtc.so.13", "lib64/libnvrtc.so", "lib64/libnvrtc.so.13", "libnvrtc.so", "libnvrtc.so.13"} {
+		"nvidia/cu13/lib/libnvrtc.so.13", "lib64/libnvrtc.so", "lib64/libnvrtc.so.13", "libnvrtc.so",
+		"libnvrtc.so.13"} {
 		place(t, filepath.Join(folder, where))
 	}
 	for _, want := range []string{"libnvrtc.so.13", "libnvrtc.so", "lib64/libnvrtc.so.13", "lib64/libnvrtc.so",
