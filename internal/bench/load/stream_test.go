@@ -13,6 +13,13 @@ func TestTokensOfStreams(t *testing.T) {
 	const done = "data: [DONE]\n\n"
 	piece := func(text string) string { return `data: {"choices":[` + text + "]}\n\n" }
 	content := func(s string) string { return piece(`{"delta":{"content":"` + s + `"}}`) }
+	used := func(usage string, texts ...string) string {
+		var choices []string
+		for _, text := range texts {
+			choices = append(choices, `{"delta":{"content":"`+text+`"}}`)
+		}
+		return `data: {"choices":[` + strings.Join(choices, ",") + `],"usage":{` + usage + "}}\n"
+	}
 	for name, c := range map[string]struct {
 		stream, want string
 	}{
@@ -27,14 +34,11 @@ func TestTokensOfStreams(t *testing.T) {
 		"two choices in an event": {piece(`{"delta":{"content":"a"}},{"delta":{"content":"b"}}`) + done,
 			"1 tokens, 0 gaps, ab, 0+0"},
 		"comments": {": ping\n\nevent: x\n" + content("a") + ":\n" + done, "1 tokens, 0 gaps, a, 0+0"},
-		"usage at the end": {content("a") + `data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":9}}` +
-			"\n\n" + done, "1 tokens, 0 gaps, a, 7+9"},
-		"usage in every event": {`data: {"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":1}}` + "\n" +
-			`data: {"choices":[{"delta":{"content":""}}],"usage":{"completion_tokens":2}}` + "\n" +
-			`data: {"choices":[{"delta":{"content":"bc"}}],"usage":{"prompt_tokens":3,"completion_tokens":5}}` + "\n" +
-			done, "5 tokens, 4 gaps, abc, 3+5"},
-		"usage of no new token": {`data: {"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":2}}` + "\n" +
-			`data: {"choices":[{"delta":{"content":"b"}}],"usage":{"completion_tokens":1}}` + "\n" + done,
+		"usage at the end": {content("a") + used(`"prompt_tokens":7,"completion_tokens":9`) + done,
+			"1 tokens, 0 gaps, a, 7+9"},
+		"usage in every event": {used(`"completion_tokens":1`, "a") + used(`"completion_tokens":2`, "") +
+			used(`"prompt_tokens":3,"completion_tokens":5`, "bc") + done, "5 tokens, 4 gaps, abc, 3+5"},
+		"usage of no new token": {used(`"completion_tokens":2`, "a") + used(`"completion_tokens":1`, "b") + done,
 			"2 tokens, 1 gaps, ab, 0+1"},
 		"no token": {piece(`{"delta":{}}`) + done, "error in the stream: the stream ended without a token"},
 		"no end":   {content("a"), "error in the stream: the stream ended early"},

@@ -81,8 +81,8 @@ func TestStructsThatAreNotPlainCAreRefused(t *testing.T) {
 	for source, want := range map[string]string{
 		"struct XArgs { int f() { return 1; } };": `compile: struct XArgs: member "int f() { return 1" is not a ` +
 			"plain C member (a type and names)",
-		"struct YArgs { int a : 3; };": `compile: struct YArgs: member "int a : 3" is not a plain C member (a type and ` +
-			"names)",
+		"struct YArgs { int a : 3; };": `compile: struct YArgs: member "int a : 3" is not a plain C member ` +
+			"(a type and names)",
 		"struct ZArgs { int a;":      "compile: struct ZArgs does not end",
 		"struct WArgs { int a, 5; }": `compile: struct WArgs: member "int a, 5" has no name`,
 	} {
