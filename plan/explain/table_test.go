@@ -29,7 +29,7 @@ func TestTableOfAnswers(t *testing.T) {
 		{"sm90", "deepseek_v4", "extend:70000", 2, plan.Policy{}},
 		{"cpu", "deepseek_v41", "decode:5", 2, plan.Policy{}},
 		{"cpu", "glm5_next", "extend:900", 3, plan.Policy{}},
-		{"sm90", "deepseek_v32", "extend:12000", 0, public.Policy{KV: "fp8", DenseThreshold: 4096}},
+		{"sm90", "deepseek_v32", "extend:120000", 0, public.Policy{KV: "fp8", DenseThreshold: 4096}},
 		{"sm100", "deepseek_v4", "decode:9", 2, public.Policy{}},
 	} {
 		title := fmt.Sprintf("%s %s %s layer %d", c.hw, c.model, c.batch, c.layer)

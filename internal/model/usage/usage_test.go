@@ -3,12 +3,15 @@ package usage
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"sparrow/internal/model/config"
 )
 
 // example has experts in layers 1 and 2 of 3, which are chosen unevenly in layer 1 and not at all in layer 2.
@@ -166,5 +169,29 @@ func TestPrint(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+}
+
+// Only layers with more choices than the mean fade, and a table is made for a model with experts.
+func TestTablesOfModels(t *testing.T) {
+	u := New("x", 3, 4, 2)
+	u.Add(0, []uint64{4, 4, 0, 0})
+	u.Add(1, []uint64{9, 1, 0, 2})
+	u.Fade(2) // layer 0 has exactly two choices per expert
+	if fmt.Sprint(u.Counts) != "[[4 4 0 0] [4 0 0 1] []]" {
+		t.Errorf("faded to %v", u.Counts)
+	}
+	c := config.Config{Family: "f", Layers: 5, NextN: 2}
+	moe, v4 := config.FFN{Experts: 6, TopK: 3}, config.V4FFN{Experts: 6, TopK: 3}
+	for _, d := range []config.Description{&config.DSA{Config: c, FFN: moe}, &config.V4{Config: c, FFN: v4},
+		&config.Next{Config: c, FFN: moe}, &config.V41{V4: config.V4{Config: c, FFN: v4}}} {
+		got, err := For(d)
+		if err != nil || got.Family != "f" || len(got.Counts) != 7 || got.Experts != 6 || got.Chosen != 3 {
+			t.Errorf("%T: %+v, %v", d, got, err)
+		}
+	}
+	if _, err := For(&config.DSA{Config: c}); err == nil || err.Error() !=
+		"usage: a model of family f has no experts to count" {
+		t.Errorf("a model without experts: %v", err)
 	}
 }
