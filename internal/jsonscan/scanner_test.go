@@ -184,6 +184,21 @@ func TestErrorsHaveAPlace(t *testing.T) {
 			`expected ':' after the name "` + strings.Repeat("n", 48) + `...", found '1'`},
 		{`["\ud83d"]`, 2, "the escape is half of a surrogate pair, which UTF-8 text cannot hold"},
 		{`[[[[1]]]]`, 3, "values are nested deeper than 3 levels"},
+		{`{x:1}`, 1, "expected a name in double quotes, found 'x'"},
+		{`{"a":1A}`, 6, "expected the number to end, found 'A'"},
+		{`{"a":1Z}`, 6, "expected the number to end, found 'Z'"},
+		{`{"a":01}`, 6, "expected the number to end, found '1'"},
+		{"[1", 2, "expected ',' or ']', found the end of the page"},
+		{`["\`, 3, "expected an escape character after the backslash, found the end of the page"},
+		{`["a`, 3, "the page ends inside a string"},
+		{"[\"\x01\"]", 2, "control character 0x01 inside a string must be written as an escape"},
+		{`["\u12`, 4, "expected four hexadecimal digits, found the end of the page"},
+		{`["\u12x4"]`, 4, `expected four hexadecimal digits, found "12x4"`},
+		{`{"` + strings.Repeat("n", 48) + `" 1}`, 52,
+			`expected ':' after the name "` + strings.Repeat("n", 48) + `", found '1'`},
+		{`nan`, 0, "expected true, false or null, found 'n'"},
+		{`NaN`, 0, "NaN is not a JSON number"},
+		{`-Infinity`, 1, "expected a digit, found 'I'"},
 	} {
 		s := jsonscan.Scanner{Text: []byte(test.text), Name: "page", MaxDepth: 3}
 		var syntax *jsonscan.SyntaxError

@@ -165,12 +165,25 @@ func TestPrint(t *testing.T) {
 	if err := example().Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"deepseek_v4: 3 layers, 2 of 4 experts", "10 choices", "60.0 %", "90.0 %", "0 3 2"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
-		}
+	const want = `deepseek_v4: 3 layers, 2 of 4 experts chosen by a row; 10 choices counted
+
+  layer  choices  never chosen  top 10 %  top 25 %  top 50 %  most chosen
+      1       10             1    60.0 %    60.0 %    90.0 %        0 3 2
+      2        0             4     0.0 %     0.0 %     0.0 %        0 1 2
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	if err := example().Print(failing{}); !errors.Is(err, errFull) {
+		t.Errorf("writing to a full disk: %v", err)
 	}
 }
+
+var errFull = errors.New("full")
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errFull }
 
 // Only layers with more choices than the mean fade, and a table is made for a model with experts.
 func TestTablesOfModels(t *testing.T) {
