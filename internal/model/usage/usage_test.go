@@ -130,6 +130,25 @@ func TestHostileFilesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
+	const head = `{"format":"sparrow expert usage","version":1,`
+	const three = head + `"layers":3,"experts":2,"chosen":1,"counts":`
+	most := fmt.Sprintf("want at most %d experts and %d layers", mostExperts, mostLayers)
+	for text, want := range map[string]string{
+		`{"format":"x"}`: `format is "x", want "sparrow expert usage"`,
+		`{"format":"sparrow expert usage","version":2}`: "the version is 2, want 1",
+		head + `"layers":0,"experts":2,"chosen":1}`:     "the file has 1 of 2 experts in 0 layers, " + most,
+		head + `"layers":1,"experts":2,"chosen":0}`:     "the file has 0 of 2 experts in 1 layers, " + most,
+		three + `[{"layer":3}]}`:                        "there are counts of layer 3, but the file has 3 layers",
+		three + `[{"layer":2,"counts":[7]}]}`: "there are 1 counts of layer 2, want one for each of 2 " +
+			"experts",
+		three + `[{"layer":1,"counts":[1,2]},{"layer":1,"counts":[1,2]}]}`: "the counts of layer 1 occur twice; " +
+			"want each layer once",
+		three + `[]} x`: "text follows the JSON object; want a single object",
+	} {
+		if _, err := Read(strings.NewReader(text)); err == nil || err.Error() != ErrFile.Error()+": "+want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
 	if _, err := Read(strings.NewReader(strings.Repeat(" ", mostBytes+1))); !errors.Is(err, ErrFile) {
 		t.Errorf("a file that is too long: %v", err)
 	}
