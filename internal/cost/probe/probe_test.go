@@ -2,10 +2,12 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"sparrow/internal/cost"
+	"sparrow/internal/testkit/table"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 )
@@ -147,4 +149,36 @@ func TestBusOfKnownTimes(t *testing.T) {
 	if m.written != repeats*(copyBytes+smallBytes) || m.syncs != 2*repeats || !m.freed {
 		t.Errorf("%d bytes were written, Sync was called %d times, memory freed: %v", m.written, m.syncs, m.freed)
 	}
+}
+
+// recording lists the weights that are prepared and the rows of each GEMM.
+type recording struct {
+	kernel.Device
+	list []string
+}
+
+func (d *recording) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	d.list = append(d.list, fmt.Sprintf("%v %dx%d, scales %v %dx%d", w.Data.DType, w.Data.Rows, w.Data.Cols,
+		w.Scale.DType, w.Scale.Rows, w.Scale.Cols))
+	return d.Device.Prepare(w, role)
+}
+
+func (d *recording) Do(op kernel.Op) error {
+	a := op.(kernel.MultiplyArgs)
+	d.list = append(d.list, fmt.Sprintf("%d rows of %d to %d", a.X.Rows, a.X.Cols, a.Out.Cols))
+	return d.Device.Do(op)
+}
+
+// Each format is measured with one row over the whole weight, and with 16 rows over a part of it.
+func TestWhatIsMeasured(t *testing.T) {
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	d := &recording{Device: dev}
+	if _, err := (prober{time.Now}).host(d, 1, 8<<20); err != nil {
+		t.Fatal(err)
+	}
+	table.Check(t, "measured.txt", d.list)
 }
