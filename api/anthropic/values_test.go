@@ -89,3 +89,107 @@ func TestNumbersOfBlocks(t *testing.T) {
 		}
 	}
 }
+
+// A message is written as one response and as a stream of events with the same content. Thinking that is omitted is
+// only in the signature, from which it can be decoded.
+func TestMessagesAreWritten(t *testing.T) {
+	r := NewResponse("msg_1", "m")
+	out, err := AppendStart([]byte("before "), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const empty = `"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,` +
+		`"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":0,"cache_creation_input_tokens":0,` +
+		`"cache_read_input_tokens":0,"output_tokens":0,"output_tokens_details":{"thinking_tokens":0}}}`
+	for _, b := range []struct {
+		Block
+		events, json string
+	}{
+		{Block{Type: BlockThinking, Text: `"why"`},
+			`event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"\"why\""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"unsigned"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+`, `{"type":"thinking","thinking":"\"why\"","signature":"unsigned"}`},
+		{Block{Type: BlockThinking, Text: "why", Omit: true},
+			`event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"signature_delta","signature":"` +
+				openai.Seal("why") + `"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":1}
+
+`, `{"type":"thinking","thinking":"","signature":"` + openai.Seal("why") + `"}`},
+		{Block{Type: BlockText, Text: "<hi>"},
+			`event: content_block_start
+data: {"type":"content_block_start","index":2,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"<hi>"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":2}
+
+`, `{"type":"text","text":"<hi>"}`},
+		{Block{Type: BlockToolUse, Text: `{"a":1}`, ID: "toolu_1", Name: "f", Input: []byte(`{"a":1}`)},
+			`event: content_block_start
+data: {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_1","name":"f","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":3}
+
+`, `{"type":"tool_use","id":"toolu_1","name":"f","input":{"a":1}}`},
+	} {
+		i := len(r.Content)
+		r.Content = append(r.Content, b.Block)
+		got, err := AppendBlockStart([]byte("before "), i, b.Block)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !b.Omit {
+			got = AppendDelta(got, i, b.Type, b.Text)
+		}
+		if got = AppendBlockStop(got, i, b.Block); string(got) != "before "+b.events {
+			t.Errorf("got\n%s\nwant\n%s", got, b.events)
+		}
+		text, err := wire.Marshal(b.Block)
+		if err != nil || string(text) != b.json {
+			t.Errorf("got %s, %v\nwant %s", text, err, b.json)
+		}
+	}
+	want := "before event: message_start\ndata: {\"type\":\"message_start\",\"message\":{" + empty + "}\n\n"
+	if string(out) != want {
+		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+	list, err := wire.Marshal(NewModelList(NewModel("m", "2026-01-02T03:04:05Z", 4096)))
+	const model = `{"data":[{"type":"model","id":"m","display_name":"m","created_at":"2026-01-02T03:04:05Z",` +
+		`"lifecycle":"active","max_input_tokens":4096,"max_tokens":4096}],"has_more":false,"first_id":"m","last_id":"m"}`
+	if err != nil || string(list) != model {
+		t.Errorf("got %s, %v\nwant %s", list, err, model)
+	}
+	failed, err := wire.Marshal(NewErrorBody(&wire.Error{Message: "busy", Code: wire.CodeQueueFull}, "req_1"))
+	const body = `{"type":"error","error":{"type":"rate_limit_error","message":"busy"},"request_id":"req_1"}`
+	if err != nil || string(failed) != body {
+		t.Errorf("got %s, %v\nwant %s", failed, err, body)
+	}
+	const event = "before event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"," +
+		"\"message\":\"busy\"}}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n"
+	got := AppendPing(AppendError([]byte("before "), &wire.Error{Message: "busy", Code: wire.CodeQueueFull}))
+	if string(got) != event {
+		t.Errorf("got\n%s\nwant\n%s", got, event)
+	}
+}

@@ -246,3 +246,55 @@ func TestListsThatEnd(t *testing.T) {
 		}
 	}
 }
+
+// Ended batches expire with their files when they have been kept long enough; running ones do not.
+func TestEndedBatchesExpire(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := open(t, Options{Now: func() time.Time { return now }, Keep: time.Hour})
+	defer s.Stop()
+	running, err := s.Create(New{Tenant: "a", Kind: "k", Lines: strings.NewReader(lines(1)), Window: 9 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := s.File("a", running.Input); !errors.Is(err, ErrUnknown) {
+		t.Errorf("the input of a batch of lines is listed: %+v, %v", f, err)
+	}
+	ended := create(t, s, "a", lines(1))
+	if _, err := s.Cancel("a", ended.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.runNext(&echo{}) // ends the batch, because nothing runs
+	if b, err := s.Batch("a", ended.ID); err != nil || b.State != Cancelled {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		left  int
+	}{{time.Hour - 1, 2}, {1, 1}, {5 * time.Hour, 1}} {
+		now = now.Add(c.after)
+		s.Sweep()
+		list, _ := s.Batches("a", "k", "", 9)
+		if len(list) != c.left || !slices.ContainsFunc(list, func(b Batch) bool { return b.ID == running.ID }) {
+			t.Errorf("after %v: %+v, want %d batches", c.after, list, c.left)
+		}
+	}
+	if _, err := os.Stat(s.data(ended.ID)); err == nil {
+		t.Error("data of an expired batch is left")
+	}
+}
+
+// A batch whose state cannot be written is not cancelled.
+func TestCancellingWithoutAFolder(t *testing.T) {
+	s := open(t, Options{})
+	defer s.Stop()
+	b := create(t, s, "", lines(2))
+	if err := os.RemoveAll(s.o.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Cancel("", b.ID); err == nil || got.ID != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := s.Batch("", b.ID); err != nil || got.State != Running || !got.Cancel.IsZero() {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

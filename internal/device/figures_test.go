@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -69,6 +70,13 @@ func TestPlacementIsPartOfThePagesIdentity(t *testing.T) {
 	}
 	if of(computed, true) != of(fetched, true) || of(computed, false) != of(placement.Uniform(2, 4, 0.5), false) {
 		t.Error("equal placements have different identities")
+	}
+	// A change of an identity would make all stored pages of a placement useless.
+	for want, id := range map[string]tier.Fingerprint{"32849f1104a70887": of(prompts, false),
+		"a61815939365298d": of(computed, true)} {
+		if got := fmt.Sprintf("%x", id[:8]); got != want {
+			t.Errorf("identity %s, want %s", got, want)
+		}
 	}
 	if weights != (tier.Fingerprint{1, 2, 3}) {
 		t.Error("the weights' own fingerprint was changed")

@@ -41,6 +41,48 @@ func TestScannerAgreesWithTheStandardDecoder(t *testing.T) {
 	})
 }
 
+// At every place of the grammar, the scanner accepts the same bytes as the standard decoder, and reads the same string.
+func TestEveryByteAtEveryPlace(t *testing.T) {
+	for c := range 256 {
+		b := string([]byte{byte(c)})
+		for _, text := range []string{b, "1" + b, "-" + b, "0" + b, "1." + b, "1.5" + b, "1e" + b, "1e-" + b, "1e5" + b,
+			"true" + b, "nul" + b, "[1" + b + "2]", "[" + b + "]", `{"a"` + b + "1}", `{"a":1` + b + `"b":2}`} {
+			if got, want := valid(text), json.Valid([]byte(text)); got != want {
+				t.Errorf("%q: scanner %v, standard decoder %v", text, got, want)
+			}
+		}
+		if c >= utf8.RuneSelf { // package jsonscan does not check UTF-8
+			continue
+		}
+		for _, text := range []string{`"` + b + `"`, `"x` + b + `"`, `"\n` + b + `"`, `"\` + b + `"`, `"\\\` + b + `z"`,
+			`"\u` + b + `0e9"`, `"\u00e` + b + `"`, `"\ud8` + b + `d\ude00"`, `"\ud83d\u` + b + `e00"`} {
+			var want string
+			bad := json.Unmarshal([]byte(text), &want)
+			if strings.ContainsRune(want, utf8.RuneError) {
+				continue // half of a surrogate pair
+			}
+			if got, err := readString([]byte(text)); (err == nil) != (bad == nil) || err == nil && got != want {
+				t.Errorf("%s: read %q, %v; the standard decoder reads %q, %v", text, got, err, want, bad)
+			}
+		}
+		kind, err := (&jsonscan.Scanner{Text: []byte(b + "  ")}).Kind()
+		want := map[string]jsonscan.Kind{"{": jsonscan.Object, "[": jsonscan.Array, `"`: jsonscan.String,
+			"t": jsonscan.Bool, "f": jsonscan.Bool, "n": jsonscan.Null, "-": jsonscan.Number}[b]
+		if c >= '0' && c <= '9' {
+			want = jsonscan.Number
+		}
+		if kind != want || (err == nil) != (want != jsonscan.None) {
+			t.Errorf("%q begins %v, %v; want %v", b, kind, err, want)
+		}
+	}
+	for text, want := range map[string]int{"": -1, "abc": -1, "é€😀": -1, "\xff": 0, "a\xc3": 1, "é\xe2\x82": 2,
+		"ab€\xed\xa0\x80": 5, "\ufffd": -1, "\ufffd\x80": 3} {
+		if got := jsonscan.InvalidUTF8([]byte(text)); got != want {
+			t.Errorf("%q: byte %d is not UTF-8, want %d", text, got, want)
+		}
+	}
+}
+
 func TestScannerDecodesStrings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.String().Draw(t, "string")
@@ -114,7 +156,6 @@ func TestRawValuesEndWhereTheyShould(t *testing.T) {
 	}
 }
 
-// An error contains the offset of the mistake and the name of the text.
 // A string that ends early, at any byte of its escapes, is an error.
 func TestStringsThatEndEarlyAreRefused(t *testing.T) {
 	for _, text := range []string{`"a\n\"b"`, `"\u00e9x"`, `"\ud83d\ude00"`, `"\ud83d\n"`, `"\ud83d\\"`} {
@@ -130,6 +171,7 @@ func TestStringsThatEndEarlyAreRefused(t *testing.T) {
 	}
 }
 
+// An error contains the offset of the mistake and the name of the text.
 func TestErrorsHaveAPlace(t *testing.T) {
 	for _, test := range []struct {
 		text   string
@@ -142,6 +184,21 @@ func TestErrorsHaveAPlace(t *testing.T) {
 			`expected ':' after the name "` + strings.Repeat("n", 48) + `...", found '1'`},
 		{`["\ud83d"]`, 2, "the escape is half of a surrogate pair, which UTF-8 text cannot hold"},
 		{`[[[[1]]]]`, 3, "values are nested deeper than 3 levels"},
+		{`{x:1}`, 1, "expected a name in double quotes, found 'x'"},
+		{`{"a":1A}`, 6, "expected the number to end, found 'A'"},
+		{`{"a":1Z}`, 6, "expected the number to end, found 'Z'"},
+		{`{"a":01}`, 6, "expected the number to end, found '1'"},
+		{"[1", 2, "expected ',' or ']', found the end of the page"},
+		{`["\`, 3, "expected an escape character after the backslash, found the end of the page"},
+		{`["a`, 3, "the page ends inside a string"},
+		{"[\"\x01\"]", 2, "control character 0x01 inside a string must be written as an escape"},
+		{`["\u12`, 4, "expected four hexadecimal digits, found the end of the page"},
+		{`["\u12x4"]`, 4, `expected four hexadecimal digits, found "12x4"`},
+		{`{"` + strings.Repeat("n", 48) + `" 1}`, 52,
+			`expected ':' after the name "` + strings.Repeat("n", 48) + `", found '1'`},
+		{`nan`, 0, "expected true, false or null, found 'n'"},
+		{`NaN`, 0, "NaN is not a JSON number"},
+		{`-Infinity`, 1, "expected a digit, found 'I'"},
 	} {
 		s := jsonscan.Scanner{Text: []byte(test.text), Name: "page", MaxDepth: 3}
 		var syntax *jsonscan.SyntaxError

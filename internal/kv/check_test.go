@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sparrow/internal/kv/prefix"
+	"sparrow/internal/testkit/table"
 )
 
 // TestCheckFindsEveryBrokenRule breaks one rule at a time and checks that Check reports it. The pool has shared pages,
@@ -25,6 +26,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		ok(t, p.Check())
 		return state{p, a.q, b.q}
 	}
+	var lines []string // whole messages
 	for _, c := range []struct {
 		name string
 		hurt func(s state)
@@ -77,9 +79,12 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, prefix.ErrCorrupt) ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
+			} else {
+				lines = append(lines, c.name+": "+err.Error())
 			}
 		})
 	}
+	table.Check(t, "damages.txt", lines)
 }
 
 // Check finds every broken rule of window pages. In this test some window pages are in use, some idle and some free,
@@ -89,6 +94,7 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 		*windows
 		a, b *sequence // the window of a includes the last two pages of a, that of b the only page of b
 	}
+	var lines []string // whole messages
 	for _, c := range []struct {
 		name string
 		hurt func(s state)
@@ -125,9 +131,12 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 			err := (&checker{Pool: p}).windowStates()
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
+			} else {
+				lines = append(lines, c.name+": "+err.Error())
 			}
 		})
 	}
+	table.Check(t, "windows.txt", lines)
 }
 
 // closedPage returns the i-th page of the cached prompt.

@@ -2,15 +2,19 @@ package kv
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
+
+	"sparrow/internal/testkit/table"
 )
 
 // Every part of a configuration is checked up to its bounds, and all problems are reported together.
 func TestConfigurationsAreChecked(t *testing.T) {
 	good := Config{Pages: 4, PageTokens: 16}
 	windows := Window{Pages: 8, First: 2, Tokens: 16}
+	var lines []string // whole messages
 	for _, c := range []struct {
 		name   string
 		change func(*Config)
@@ -58,6 +62,9 @@ func TestConfigurationsAreChecked(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, ErrConfig) ||
 			!strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		} else if err != nil {
+			lines = append(lines, fmt.Sprintf("%s: %q", c.name, err))
 		}
 	}
+	table.Check(t, "configurations.txt", lines)
 }

@@ -162,6 +162,9 @@ func TestSizeWindow(t *testing.T) {
 		// The number is at least the number that one sequence needs.
 		{Load{Pages: 1, PageTokens: 256, Window: 128, Running: 1, StepTokens: 1}, 2},
 		{Load{Pages: 100, PageTokens: 64, Window: 128, Running: 1, StepTokens: 64}, 3 + 1 + 12},
+		// Window pages without bytes are counted as without a spacing.
+		{Load{Pages: 100, PageTokens: 64, Window: 128, Running: 1, StepTokens: 64, Spacing: 2, PageBytes: 9},
+			3 + 1 + 12},
 	} {
 		if got := SizeWindow(c.load); got.Pages != c.want || got.Tokens != c.load.Window {
 			t.Errorf("load %+v: window %+v, want %d pages", c.load, got, c.want)

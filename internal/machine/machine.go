@@ -23,18 +23,20 @@ type Machine struct {
 }
 
 // Here describes this machine. Fields that the system does not report are empty.
-func Here() Machine {
+func Here() Machine { return here(os.ReadFile) }
+
+func here(read func(path string) ([]byte, error)) Machine {
 	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH,
 		Go: runtime.Version()}
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+	if text, err := read("/proc/cpuinfo"); err == nil {
 		if name := field(text, "model name"); name != "" {
 			m.CPU = name
 		}
 	}
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+	if text, err := read("/proc/meminfo"); err == nil {
 		m.Memory = kibibytes(field(text, "MemTotal"))
 	}
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+	if text, err := read("/proc/loadavg"); err == nil {
 		m.Load = load(text)
 	}
 	return m

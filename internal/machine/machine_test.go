@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -25,6 +26,34 @@ func TestLoad(t *testing.T) {
 	for text, want := range map[string]float64{"0.52 0.58 0.59 1/467 12345\n": 0.52, "": 0, "x y": 0, "-1 0 0": 0} {
 		if got := load([]byte(text)); got != want {
 			t.Errorf("%q is a load of %v, want %v", text, got, want)
+		}
+	}
+}
+
+// The description contains what the files of the system report; nothing is assumed for a file that is missing.
+func TestFilesOfASystem(t *testing.T) {
+	files := map[string]string{"/proc/cpuinfo": "model name\t: Chip\n", "/proc/meminfo": "MemTotal: 2048 kB\n",
+		"/proc/loadavg": "1.5 0 0"}
+	read := func(path string) ([]byte, error) {
+		if text, ok := files[path]; ok {
+			return []byte(text), nil
+		}
+		return nil, os.ErrNotExist
+	}
+	want := Machine{CPU: "Chip", Cores: runtime.NumCPU(), Memory: 2 << 20, System: runtime.GOOS + "/" + runtime.GOARCH,
+		Go: runtime.Version(), Load: 1.5}
+	if got := here(read); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	clear(files)
+	want.CPU, want.Memory, want.Load = runtime.GOARCH, 0, 0
+	if got := here(read); got != want {
+		t.Errorf("without files: %+v, want %+v", got, want)
+	}
+	for text, bytes := range map[string]int64{"1 kB": 1 << 10, "0 kB": 0, "1125899906842624 kB": 1 << 60,
+		"1125899906842625 kB": 0} {
+		if got := kibibytes(text); got != bytes {
+			t.Errorf("%q is %d bytes, want %d", text, got, bytes)
 		}
 	}
 }

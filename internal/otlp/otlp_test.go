@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -115,6 +116,52 @@ func TestAddressesThatAreNone(t *testing.T) {
 	for _, text := range []string{"", "localhost:4318", "ftp://x", "http://"} {
 		if _, err := New(text, nil); err == nil {
 			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+// A collector that is busy is asked again after the time that it states, or after a second; other errors are final.
+func TestAnswersOfACollector(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		after  string
+		wait   time.Duration
+		want   string
+	}{
+		{200, "", 0, "<nil>"}, {202, "", 0, "<nil>"}, {204, "", 0, "<nil>"},
+		{429, "", time.Second, "429 Too Many Requests"}, {502, "", time.Second, "502 Bad Gateway"},
+		{503, "1", time.Second, "503 Service Unavailable"}, {503, "2", 2 * time.Second, "503 Service Unavailable"},
+		{503, "59", 59 * time.Second, "503 Service Unavailable"}, {504, "60", time.Second, "504 Gateway Timeout"},
+		{503, "0", time.Second, "503 Service Unavailable"}, {503, "-5", time.Second, "503 Service Unavailable"},
+		{503, "soon", time.Second, "503 Service Unavailable"},
+		{400, "", -1, `400 Bad Request: "why"`}, {500, "9", -1, `500 Internal Server Error: "why"`},
+		{201, "", -1, `201 Created: "why"`},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if c.after != "" {
+				w.Header().Set("Retry-After", c.after)
+			}
+			w.WriteHeader(c.status)
+			if c.status != http.StatusNoContent {
+				fmt.Fprint(w, "why")
+			}
+		}))
+		e, err := New(s.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait, err := e.send(t.Context(), nil)
+		want := c.want
+		if err != nil {
+			want = "otlp: " + s.URL + Path + " responded with " + c.want
+		}
+		if wait != c.wait || fmt.Sprint(err) != want {
+			t.Errorf("status %d, Retry-After %q: wait %v, %v; want %v, %s", c.status, c.after, wait, err, c.wait, want)
+		}
+		s.Close()
+		wait, err = e.send(t.Context(), nil)
+		if wait != time.Second || err == nil || !strings.HasPrefix(err.Error(), "otlp: ") {
+			t.Errorf("a closed collector: wait %v, %v", wait, err)
 		}
 	}
 }

@@ -319,16 +319,25 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 			l.MaxRunning, l.Grain)
 	}
 	q := &Sequence{Tokens: prompt(0, 64)}
-	for name, err := range map[string]error{
-		"empty":                   f.sched.Add(&Sequence{}),
-		"too long":                f.sched.Add(&Sequence{Tokens: prompt(0, 65)}),
-		"logits below 0":          f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: -1}),
-		"more logits than tokens": f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: 4}),
-		"logits without room":     f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: 2}),
-		"added twice":             errors.Join(f.sched.Add(q), f.sched.Add(q)),
+	three := prompt(0, 3)
+	add := func(q Sequence) error { return f.sched.Add(&q) }
+	for want, err := range map[string]error{
+		"has no tokens":                                   add(Sequence{}),
+		"has 65 tokens, but a pool holds 64":              add(Sequence{Tokens: prompt(0, 65)}),
+		"requests logits for the last -1 of its 3 tokens": add(Sequence{Tokens: three, Logits: -1}),
+		"requests logits for the last 4 of its 3 tokens":  add(Sequence{Tokens: three, Logits: 4}),
+		"requests logits for its last 2 tokens, but the limit of prompt logits per batch is 0": add(
+			Sequence{Tokens: three, Logits: 2}),
+		"records positions {2 1} and replays {0 0}, which are not valid ranges": add(
+			Sequence{Tokens: three, Record: Span{2, 1}}),
+		"records positions {0 0} and replays {-1 1}, which are not valid ranges": add(
+			Sequence{Tokens: three, Replay: Span{-1, 1}}),
+		"records or replays rows, but the limit of recorded rows per batch is 0": add(
+			Sequence{Tokens: three, Replay: Span{0, 1}}),
+		"was already added": errors.Join(f.sched.Add(q), f.sched.Add(q)),
 	} {
-		if !errors.Is(err, ErrSequence) {
-			t.Errorf("%s: error %v", name, err)
+		if !errors.Is(err, ErrSequence) || err.Error() != ErrSequence.Error()+": the sequence "+want {
+			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}
 	f.sched.Remove(q)

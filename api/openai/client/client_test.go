@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -52,8 +53,11 @@ func TestCall(t *testing.T) {
 // closing is a transport that counts the bodies that are not closed yet.
 type closing struct {
 	http.RoundTripper
-	open int
+	open   int
+	closed bool // whether idle connections were closed
 }
+
+func (c *closing) CloseIdleConnections() { c.closed = true }
 
 func (c *closing) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := c.RoundTripper.RoundTrip(r)
@@ -115,5 +119,57 @@ func TestErrors(t *testing.T) {
 		if _, err := New(address, "", nil); !errors.Is(err, ErrAddress) {
 			t.Errorf("%q: %v", address, err)
 		}
+	}
+}
+
+// Whole messages of errors, and which transport closes its idle connections.
+func TestMessages(t *testing.T) {
+	c, _ := serve(t, http.StatusOK, `{"data": [{"id": "first"}, {"id": "second"}]}`)
+	if name, err := c.FirstModel(t.Context()); name != "first" || err != nil {
+		t.Errorf("first model %q, %v", name, err)
+	}
+	base := c.Base()
+	say := func(want string, err error) {
+		t.Helper()
+		if got := strings.ReplaceAll(fmt.Sprint(err), base, "BASE"); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	c, _ = serve(t, http.StatusNotFound, "no such page")
+	base = c.Base()
+	say("GET BASE/x: status 404: no such page", c.Call(t.Context(), http.MethodGet, "/x", nil, new(any)))
+	_, err := c.FirstModel(t.Context())
+	say("GET BASE/v1/models: status 404: no such page", err)
+	c, _ = serve(t, http.StatusOK, "<html>")
+	base = c.Base()
+	say("POST BASE/x: the response is not that of OpenAI's API: invalid character '<' looking for beginning of value",
+		c.Call(t.Context(), http.MethodPost, "/x", map[string]int{"a": 1}, new(any)))
+	c, _ = serve(t, http.StatusOK, `{}`)
+	base = c.Base()
+	_, err = c.FirstModel(t.Context())
+	say("BASE/v1/models: the server's /v1/models lists no model; give the name of one", err)
+	_, err = New("ftp://host", "", nil)
+	say(`the URL is not an http or https address: "ftp://host", want one such as http://localhost:8080`, err)
+	say("json: unsupported type: chan int", c.Call(t.Context(), http.MethodPost, "/x", make(chan int), nil))
+
+	long, _ := serve(t, http.StatusInternalServerError, strings.Repeat("x", maxMessageBytes+1))
+	var status *StatusError
+	if _, err := long.Send(t.Context(), http.MethodGet, "/x", nil); !errors.As(err, &status) || len(
+		status.Text) != maxMessageBytes {
+		t.Errorf("a long body: %v", err)
+	}
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	idle := &closing{RoundTripper: http.DefaultTransport}
+	if c, err = New(closed.URL, "", idle); err != nil {
+		t.Fatal(err)
+	}
+	base = c.Base()
+	if _, err := c.Send(t.Context(), http.MethodGet, "/x", nil); err == nil || !strings.HasPrefix(err.Error(),
+		"no server is listening at "+base+"; start one there, or use another address: ") {
+		t.Errorf("a closed server: %v", err)
+	}
+	if c.Close(); !idle.closed {
+		t.Error("idle connections were not closed")
 	}
 }

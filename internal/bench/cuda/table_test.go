@@ -65,10 +65,20 @@ func TestTableOfCases(t *testing.T) {
 		for _, o := range h.outputs {
 			outputs += o.bytes
 		}
-		lines = append(lines, fmt.Sprintf("  %d outputs of %d bytes", len(h.outputs), outputs))
+		lines = append(lines, fmt.Sprintf("  %d outputs of %d bytes", len(h.outputs), outputs),
+			fmt.Sprint("  check of zeros: ", set.Check(&reader{stream: s})))
 		if err := h.free(); err != nil {
 			t.Error(err)
 		}
 	}
 	table.Check(t, "cases.txt", lines)
+}
+
+// Every number of a report is written at its place.
+func TestTableOfReports(t *testing.T) {
+	var full, plain Report
+	table.Fill(&full)
+	plain.Results = []Result{{Name: "n", Shape: "s", Micros: 1.5}}
+	table.Check(t, "reports.txt", append(table.Written(t, "all numbers", &full, full.Print),
+		table.Written(t, "no numbers", &plain, plain.Print)...))
 }

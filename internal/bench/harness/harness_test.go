@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -28,7 +29,9 @@ func TestFiltersMatchNameAndShape(t *testing.T) {
 func TestEachRunsUntilTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	failed, ran := errors.New("wrong result"), ""
-	err := Each(ctx, []Case{{Name: "a"}, {Name: "b"}, {Name: "c"}}, nil, func(c Case) error {
+	told := ""
+	tell := func(done, total int, what string) { told += fmt.Sprintf("%d of %d, %s; ", done, total, what) }
+	err := Each(ctx, []Case{{Name: "a", Shape: "s"}, {Name: "b"}, {Name: "c"}}, tell, func(c Case) error {
 		if ran += c.Name; c.Name == "a" {
 			return failed
 		}
@@ -37,6 +40,12 @@ func TestEachRunsUntilTheContextEnds(t *testing.T) {
 	})
 	if ran != "ab" || !errors.Is(err, failed) || !errors.Is(err, context.Canceled) {
 		t.Errorf("ran the cases %s: error %v", ran, err)
+	}
+	if want := "0 of 3, a s; 1 of 3, b ; "; told != want {
+		t.Errorf("progress %q, want %q", told, want)
+	}
+	if err := Each(t.Context(), []Case{{Name: "a"}}, nil, func(Case) error { return nil }); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package pause
 import (
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -50,5 +51,26 @@ func TestMeasureTellsWhyWorkEnded(t *testing.T) {
 	if _, err := Measure(time.Second, func(<-chan struct{}) error { return nil }); err == nil ||
 		!strings.Contains(err.Error(), "before") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An error of work that ends when it is told to is returned. A snapshot does not change with the runtime's counters.
+func TestMeasureReturnsTheErrorOfWork(t *testing.T) {
+	broken := errors.New("broken")
+	p, err := Measure(time.Millisecond, func(stop <-chan struct{}) error { <-stop; return broken })
+	if p != nil || !errors.Is(err, broken) {
+		t.Errorf("pause %+v, error %v", p, err)
+	}
+	total := func(h histogram) (n uint64) {
+		for _, c := range h.counts {
+			n += c
+		}
+		return n
+	}
+	before := counts()
+	n := total(before)
+	runtime.GC()
+	if after := counts(); len(after.buckets) != len(after.counts)+1 || total(after) <= n || total(before) != n {
+		t.Errorf("%d pauses, %d after a collection; the first snapshot has %d", n, total(after), total(before))
 	}
 }

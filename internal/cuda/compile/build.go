@@ -31,17 +31,25 @@ const archOption = "--gpu-architecture="
 // Build compiles every image whose sources or options have changed, removes images whose source no longer exists, and
 // writes the manifest. If compiling an image fails, its old files are kept, all other images are written, and all
 // errors are returned together.
-func Build(cfg Config) error {
-	root := os.DirFS(cfg.Source)
-	sources, err := image.Sources(root)
+func Build(cfg Config) error { return (&builder{Config: cfg, root: os.DirFS(cfg.Source)}).build() }
+
+// builder holds the state of a build. The compiler is opened when the first image is compiled.
+type builder struct {
+	Config
+	root    fs.FS
+	nvrtc   *compiler
+	version string
+}
+
+func (b *builder) build() error {
+	sources, err := image.Sources(b.root)
 	if err != nil {
 		return err
 	}
 	if len(sources) == 0 {
-		return fmt.Errorf("compile: no .cu file in an instantiations folder under %s", cfg.Source)
+		return fmt.Errorf("compile: no .cu file in an instantiations folder under %s", b.Source)
 	}
-	old := readManifest(cfg.Out)
-	b := &builder{Config: cfg, root: root}
+	old := readManifest(b.Out)
 	next := image.Manifest{Compiler: old.Compiler}
 	var errs []error
 	for _, src := range sources {
@@ -58,25 +66,17 @@ func Build(cfg Config) error {
 		next.Compiler = b.version
 	}
 	sort.Slice(next.Images, func(i, j int) bool { return next.Images[i].Name < next.Images[j].Name })
-	if err := removeOthers(cfg.Out, next); err != nil {
+	if err := removeOthers(b.Out, next); err != nil {
 		errs = append(errs, err)
 	}
 	text, err := json.MarshalIndent(next, "", " ")
 	if err != nil {
 		return fmt.Errorf("compile: manifest: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(cfg.Out, "manifest.json"), append(text, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(b.Out, "manifest.json"), append(text, '\n'), 0o644); err != nil {
 		errs = append(errs, fmt.Errorf("compile: manifest: %w", err))
 	}
 	return errors.Join(errs...)
-}
-
-// builder holds the state of a build. The compiler is opened when the first image is compiled.
-type builder struct {
-	Config
-	root    fs.FS
-	nvrtc   *compiler
-	version string
 }
 
 // image compiles one source, or returns the old manifest entry if nothing changed.

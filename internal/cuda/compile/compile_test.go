@@ -45,20 +45,86 @@ struct LastArgs { float v; };
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(argStruct{})); d != "" {
 		t.Errorf("structs (-want +got):\n%s", d)
 	}
-	facts := factSource(got[1:2])
-	for _, s := range []string{"sparrow_struct__RunArgs[1] = {sizeof(op::RunArgs)}",
-		"sparrow_field__RunArgs__1__scores[2]", "->pool)"} {
-		if !strings.Contains(facts, s) {
-			t.Errorf("facts lack %q:\n%s", s, facts)
-		}
+	const facts = `extern "C" __device__ unsigned sparrow_struct__TwoArgs[1] = {sizeof(op::TwoArgs)};
+extern "C" __device__ unsigned sparrow_field__TwoArgs__0__a[2] = ` +
+		`{(unsigned)__INTADDR__(&((op::TwoArgs*)0)->a), sizeof(((op::TwoArgs*)0)->a)};
+extern "C" __device__ unsigned sparrow_field__TwoArgs__1__b[2] = ` +
+		`{(unsigned)__INTADDR__(&((op::TwoArgs*)0)->b), sizeof(((op::TwoArgs*)0)->b)};
+extern "C" __device__ unsigned sparrow_struct__NoneView[1] = {sizeof(NoneView)};
+`
+	two := argStruct{"TwoArgs", "op::TwoArgs", []string{"a", "b"}}
+	if d := cmp.Diff(facts, factSource([]argStruct{two, {"NoneView", "NoneView", nil}})); d != "" {
+		t.Errorf("facts (-want +got):\n%s", d)
+	}
+}
+
+// Namespaces and other scopes end with their braces. A declaration or a use of a struct is not a definition.
+func TestScopesOfStructs(t *testing.T) {
+	got, err := findStructs(`namespace a { namespace b { struct OneArgs { int x; }; } struct TwoView { int y; }; }
+} struct ThreeArgs { int z; };
+inline void f() { struct Local { int n; }; struct FourArgs { int w; }; }
+struct FiveArgs five(struct SixArgs s); namespace alias = a; struct SevenArgs {};
+struct TooManyWordsBeforeTheBrace of many words in a row EightArgs { int v; };
+struct NineArgs`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []argStruct{{"OneArgs", "a::b::OneArgs", []string{"x"}}, {"TwoView", "a::TwoView", []string{"y"}},
+		{"ThreeArgs", "ThreeArgs", []string{"z"}}, {"FourArgs", "FourArgs", []string{"w"}},
+		{"SevenArgs", "SevenArgs", nil}}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(argStruct{})); d != "" {
+		t.Errorf("structs (-want +got):\n%s", d)
 	}
 }
 
 func TestStructsThatAreNotPlainCAreRefused(t *testing.T) {
-	for _, source := range []string{"struct XArgs { int f() { return 1; } };", "struct YArgs { int a : 3; };",
-		"struct ZArgs { int a;"} {
-		if got, err := findStructs(source); err == nil {
-			t.Errorf("%s: found %v, want an error", source, got)
+	for source, want := range map[string]string{
+		"struct XArgs { int f() { return 1; } };": `compile: struct XArgs: member "int f() { return 1" is not a ` +
+			"plain C member (a type and names)",
+		"struct YArgs { int a : 3; };": `compile: struct YArgs: member "int a : 3" is not a plain C member ` +
+			"(a type and names)",
+		"struct ZArgs { int a;":      "compile: struct ZArgs does not end",
+		"struct WArgs { int a, 5; }": `compile: struct WArgs: member "int a, 5" has no name`,
+	} {
+		if got, err := findStructs(source); err == nil || err.Error() != want {
+			t.Errorf("%s: found %v, %v; want %s", source, got, err, want)
+		}
+	}
+}
+
+// Toolkits are searched before environments, and the working folder before the home folder and the system. The newest
+// file of the best place is used.
+func TestTheOrderOfFolders(t *testing.T) {
+	list := usualFolders("/w", "/h")
+	toolkits := []string{"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/opt/cuda/lib64"}
+	rest := []string{"/w/.venv", "/w/venv", "/h/.local", "/usr/local", "/usr"}
+	if n := len(list) - len(rest); n < len(toolkits) || cmp.Diff(toolkits, list[:len(toolkits)]) != "" ||
+		cmp.Diff(rest, list[n:]) != "" {
+		t.Errorf("folders %q", list)
+	}
+	if list := usualFolders("/w", ""); cmp.Diff([]string{"/w/.venv", "/w/venv", "/usr/local", "/usr"},
+		list[len(list)-4:]) != "" {
+		t.Errorf("without a home folder %q", list)
+	}
+	folder := t.TempDir()
+	for _, where := range []string{"lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+		"lib/python3.12/dist-packages/nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.13",
+		"nvidia/cu13/lib/libnvrtc.so.13", "lib64/libnvrtc.so", "lib64/libnvrtc.so.13", "libnvrtc.so",
+		"libnvrtc.so.13"} {
+		place(t, filepath.Join(folder, where))
+	}
+	for _, want := range []string{"libnvrtc.so.13", "libnvrtc.so", "lib64/libnvrtc.so.13", "lib64/libnvrtc.so",
+		"nvidia/cuda_nvrtc/lib/libnvrtc.so.13", "nvidia/cu13/lib/libnvrtc.so.13",
+		"lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+		"lib/python3.12/dist-packages/nvidia/cu13/lib/libnvrtc.so.13", ""} {
+		if want != "" {
+			want = filepath.Join(folder, want)
+		}
+		if got := findIn(folder); got != want {
+			t.Errorf("found %q, want %q", got, want)
+		}
+		if err := os.RemoveAll(want); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

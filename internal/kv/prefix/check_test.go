@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	golden "sparrow/internal/testkit/table"
 )
 
 // TestCheckFindsEveryBrokenRule breaks one rule at a time and checks that Check reports it. The index has two roots,
@@ -23,6 +25,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		return ix
 	}
 	of := func(ix *Index, p Page) int32 { return ix.pages[p].node }
+	var lines []string // whole messages
 	for _, c := range []struct {
 		name string
 		hurt func(ix *Index)
@@ -88,7 +91,10 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 			c.hurt(ix)
 			if err := ix.Check(); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
+			} else {
+				lines = append(lines, c.name+": "+err.Error())
 			}
 		})
 	}
+	golden.Check(t, "damages.txt", lines)
 }

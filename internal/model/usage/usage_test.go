@@ -3,12 +3,15 @@ package usage
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"sparrow/internal/model/config"
 )
 
 // example has experts in layers 1 and 2 of 3, which are chosen unevenly in layer 1 and not at all in layer 2.
@@ -127,6 +130,25 @@ func TestHostileFilesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
+	const head = `{"format":"sparrow expert usage","version":1,`
+	const three = head + `"layers":3,"experts":2,"chosen":1,"counts":`
+	most := fmt.Sprintf("want at most %d experts and %d layers", mostExperts, mostLayers)
+	for text, want := range map[string]string{
+		`{"format":"x"}`: `format is "x", want "sparrow expert usage"`,
+		`{"format":"sparrow expert usage","version":2}`: "the version is 2, want 1",
+		head + `"layers":0,"experts":2,"chosen":1}`:     "the file has 1 of 2 experts in 0 layers, " + most,
+		head + `"layers":1,"experts":2,"chosen":0}`:     "the file has 0 of 2 experts in 1 layers, " + most,
+		three + `[{"layer":3}]}`:                        "there are counts of layer 3, but the file has 3 layers",
+		three + `[{"layer":2,"counts":[7]}]}`: "there are 1 counts of layer 2, want one for each of 2 " +
+			"experts",
+		three + `[{"layer":1,"counts":[1,2]},{"layer":1,"counts":[1,2]}]}`: "the counts of layer 1 occur twice; " +
+			"want each layer once",
+		three + `[]} x`: "text follows the JSON object; want a single object",
+	} {
+		if _, err := Read(strings.NewReader(text)); err == nil || err.Error() != ErrFile.Error()+": "+want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
 	if _, err := Read(strings.NewReader(strings.Repeat(" ", mostBytes+1))); !errors.Is(err, ErrFile) {
 		t.Errorf("a file that is too long: %v", err)
 	}
@@ -162,9 +184,46 @@ func TestPrint(t *testing.T) {
 	if err := example().Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"deepseek_v4: 3 layers, 2 of 4 experts", "10 choices", "60.0 %", "90.0 %", "0 3 2"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+	const want = `deepseek_v4: 3 layers, 2 of 4 experts chosen by a row; 10 choices counted
+
+  layer  choices  never chosen  top 10 %  top 25 %  top 50 %  most chosen
+      1       10             1    60.0 %    60.0 %    90.0 %        0 3 2
+      2        0             4     0.0 %     0.0 %     0.0 %        0 1 2
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	if err := example().Print(failing{}); !errors.Is(err, errFull) {
+		t.Errorf("writing to a full disk: %v", err)
+	}
+}
+
+var errFull = errors.New("full")
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+// Only layers with more choices than the mean fade, and a table is made for a model with experts.
+func TestTablesOfModels(t *testing.T) {
+	u := New("x", 3, 4, 2)
+	u.Add(0, []uint64{4, 4, 0, 0})
+	u.Add(1, []uint64{9, 1, 0, 2})
+	u.Fade(2) // layer 0 has exactly two choices per expert
+	if fmt.Sprint(u.Counts) != "[[4 4 0 0] [4 0 0 1] []]" {
+		t.Errorf("faded to %v", u.Counts)
+	}
+	c := config.Config{Family: "f", Layers: 5, NextN: 2}
+	moe, v4 := config.FFN{Experts: 6, TopK: 3}, config.V4FFN{Experts: 6, TopK: 3}
+	for _, d := range []config.Description{&config.DSA{Config: c, FFN: moe}, &config.V4{Config: c, FFN: v4},
+		&config.Next{Config: c, FFN: moe}, &config.V41{V4: config.V4{Config: c, FFN: v4}}} {
+		got, err := For(d)
+		if err != nil || got.Family != "f" || len(got.Counts) != 7 || got.Experts != 6 || got.Chosen != 3 {
+			t.Errorf("%T: %+v, %v", d, got, err)
 		}
+	}
+	if _, err := For(&config.DSA{Config: c}); err == nil || err.Error() !=
+		"usage: a model of family f has no experts to count" {
+		t.Errorf("a model without experts: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // values lists the values that are tried in every field.
-var values = []string{"-1", "0", "1", "3", "0.5", "1e10", `""`, `"x"`, "true", `["x"]`, "[1]", `{"a":1}`}
+var values = []string{"-1", "0", "1", "3", "0.5", "1e10", `""`, `"x"`, "true", `["x"]`, "[1]", `{"a":1}`, "null"}
 
 // Object is a JSON object inside a body, and the names of the fields that it may have.
 type Object struct {
@@ -38,7 +38,7 @@ func (o Object) With(values ...string) Object {
 }
 
 // Lines returns a line for each field. The line has, for each value, the error or the differences from the decoded body
-// without the value.
+// without the value. The last lines are the messages of all errors, each once.
 func Lines(t testing.TB, name, body string, decode func([]byte) (any, error), objects ...Object) []string {
 	t.Helper()
 	plain, bad := decode([]byte(body))
@@ -47,6 +47,7 @@ func Lines(t testing.TB, name, body string, decode func([]byte) (any, error), ob
 	}
 	base := flatten(plain)
 	var lines []string
+	messages := map[string]bool{}
 	for _, o := range objects {
 		for _, field := range o.Names {
 			var order []string
@@ -65,6 +66,7 @@ func Lines(t testing.TB, name, body string, decode func([]byte) (any, error), ob
 					text = "refused"
 					for _, p := range e.Problems {
 						text += fmt.Sprintf(" %s (%v)", p.Param, p.Code)
+						messages[name+" says: "+p.Message] = true
 					}
 				default:
 					text = "refused " + table.Facts(err.Error())
@@ -81,7 +83,7 @@ func Lines(t testing.TB, name, body string, decode func([]byte) (any, error), ob
 			lines = append(lines, line)
 		}
 	}
-	return lines
+	return append(lines, slices.Sorted(maps.Keys(messages))...)
 }
 
 // around returns the text of the body before and after the value of the given field of an inner object.
