@@ -209,6 +209,24 @@ func blockTilesQ6K(a *blockTileArgs)
 func blockTurnavx512(a *blockTurnArgs)
 
 //go:noescape
+func byteDotIQ2S(a *blockArgs)
+
+//go:noescape
+func byteDotIQ2XS(a *blockArgs)
+
+//go:noescape
+func byteDotIQ2XXS(a *blockArgs)
+
+//go:noescape
+func byteDotIQ3S(a *blockArgs)
+
+//go:noescape
+func byteDotIQ3XXS(a *blockArgs)
+
+//go:noescape
+func bytePlanesavx512(a *blockTurnArgs)
+
+//go:noescape
 func collectCountedavx512(a *selectArgs)
 
 //go:noescape
