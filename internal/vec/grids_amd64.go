@@ -122,7 +122,7 @@ var byteGrids = func() map[block.Format]*gridProduct {
 	}
 	for f, dot := range map[block.Format]func(*blockArgs){block.IQ2_XXS: byteDotIQ2XXS, block.IQ2_XS: byteDotIQ2XS,
 		block.IQ2_S: byteDotIQ2S, block.IQ3_XXS: byteDotIQ3XXS, block.IQ3_S: byteDotIQ3S} {
-		list[f] = &gridProduct{dot: dot, most: 6, bytes: gridBytes(f)}
+		list[f] = &gridProduct{dot: dot, most: 3, bytes: gridBytes(f)}
 	}
 	return list
 }()

@@ -10,26 +10,33 @@ import (
 )
 
 // Processors with byte permutations do not use the kernels of other processors with AVX-512 VNNI. Both kinds of kernels
-// have the same results as plain Go for one row of x and for a few.
+// have the same results as plain Go for one row of x, for a few, and for panels with and without tiles.
 func TestGridsOfEachKind(t *testing.T) {
 	if !hasVNNI() {
 		t.Skip("the processor has no AVX-512 VNNI")
 	}
-	kinds := map[string]*planes{"words": wordPlanes}
+	type kind struct {
+		*blockOps
+		*planes
+	}
+	kinds := map[string]kind{"words": {vnniBlocks, wordPlanes}}
 	if hasBytePermutes() {
-		kinds["bytes"] = bytePlanes
+		kinds["bytes"] = kind{vnniBlocks, bytePlanes}
+		if amxReady() == nil {
+			kinds["tiles"] = kind{tileBlocks, bytePlanes}
+		}
 	}
 	r := newRand(37)
 	for name, kind := range kinds {
-		o := *vnniBlocks
-		o.planes = kind
+		o := *kind.blockOps
+		o.planes = kind.planes
 		tier := &Tier{Name: name, ops: ops{blocks: &o}}
 		for f := range grids {
 			for _, units := range []int{1, 2, 5} {
 				for _, n := range []int{1, 15, 17, 32} {
 					k := 256 * units
 					w := randomBlocks(r, f, n, k)
-					for _, m := range []int{1, 2, 6, 7} {
+					for _, m := range []int{1, 2, 6, 7, 17} {
 						x := normals(r, m*k)
 						x[r.IntN(len(x))] *= 100
 						for _, add := range []bool{false, true} {

@@ -224,7 +224,25 @@ func byteDotIQ3S(a *blockArgs)
 func byteDotIQ3XXS(a *blockArgs)
 
 //go:noescape
+func byteFillIQ2S(a *blockArgs)
+
+//go:noescape
+func byteFillIQ2XS(a *blockArgs)
+
+//go:noescape
+func byteFillIQ2XXS(a *blockArgs)
+
+//go:noescape
+func byteFillIQ3S(a *blockArgs)
+
+//go:noescape
+func byteFillIQ3XXS(a *blockArgs)
+
+//go:noescape
 func bytePlanesavx512(a *blockTurnArgs)
+
+//go:noescape
+func byteRecordsavx512(a *recordArgs)
 
 //go:noescape
 func collectCountedavx512(a *selectArgs)
@@ -771,6 +789,12 @@ func panelDot8x8(a *panelDotArgs)
 
 //go:noescape
 func panelDot8x8Mins(a *panelDotArgs)
+
+//go:noescape
+func panelTiles16(a *panelTileArgs)
+
+//go:noescape
+func panelTiles8(a *panelTileArgs)
 
 //go:noescape
 func parts1(a *partsArgs)

@@ -17,7 +17,7 @@ import (
 // four pairs: codes [256] int8; of 32 codes each [8] float32 sums, or, for codes that are raised, int32 products of
 // sums and the negative of what codes are raised by; scales [8] float32.
 const (
-	panelScales, panelPairs, panelD, panelMin = 4096, 5120, 5632, 5696
+	panelScales, panelPairs, panelD, panelMin, panelBytes = 4096, 5120, 5632, 5696, 5760
 
 	recordSums, recordScale, recordBytes = 256, 288, 320
 )
@@ -35,7 +35,7 @@ func emitPanelDots(e *emitter) {
 		}
 	}
 	emitPlainPanel(e)
-	emitRecords(e)
+	emitRecords(e, "recordsavx512", false, func(i int) int { return i }, planeOctets, planeQuads)
 	for _, runs := range []int{16, 8, 1} {
 		for _, mins := range []bool{false, true} {
 			for _, rows := range []int{8, 4} {
@@ -107,14 +107,18 @@ func emitPlainPanel(e *emitter) {
 	e.ret()
 }
 
-// emitRecords writes the kernel that makes the records of a row of x.
+// emitRecords writes the kernel that makes the records of a row of x. orders are the orders of sixteen codes, or of 64 if
+// vbmi is set, for processors with AVX-512 VBMI.
 //
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
 //	R10, R11 temporaries
-func emitRecords(e *emitter) {
-	orders := []func(i int) int{func(i int) int { return i }, planeOctets, planeQuads}
-	bytesTable(e, "recordOrders", 48, func(i int) int { return orders[i/16](i % 16) })
-	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
+func emitRecords(e *emitter, name string, vbmi bool, orders ...func(i int) int) {
+	step, load := 16, "VBROADCASTI32X4"
+	if vbmi {
+		step, load = 64, "VMOVDQU64"
+	}
+	bytesTable(e, "recordOrders", step*len(orders), func(i int) int { return orders[i/step](i % step) })
+	e.function(name, "recordArgs", "the records of a row of x.")
 	e.op(`
 		MOVQ recordArgs_codes(AX), SI
 		MOVQ recordArgs_sums(AX), DX
@@ -124,14 +128,18 @@ func emitRecords(e *emitter) {
 		MOVQ recordArgs_blocks(AX), CX
 		MOVQ recordArgs_order(AX), R10
 		LEAQ recordOrders<>(SB), R11
-		VBROADCASTI32X4 (R11)(R10*1), Z5
+		%s (R11)(R10*1), Z5
 		VPXOR Y6, Y6, Y6
-		VMOVQ recordArgs_raised(AX), X7`)
+		VMOVQ recordArgs_raised(AX), X7`, load)
 	e.loop("record", "CX", func() {
 		same, whole := e.label("same"), e.label("whole")
 		for i := range 4 {
 			e.op("VMOVDQU64 %d(SI), Z%d", 64*i, i)
-			e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
+			if vbmi {
+				e.op("VPERMB Z%d, Z5, Z%d", i, i)
+			} else {
+				e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
+			}
 			e.op("VMOVDQU64 Z%d, %d(DI)", i, 64*i)
 		}
 		e.op(`
@@ -163,7 +171,8 @@ func emitRecords(e *emitter) {
 //
 //	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales
 //	CX runs left
-//	Z0 ... sums   Z8 ... sums of a run, or of pairs   Z16 ... Z19 panel   Z20 ... Z22 scales   X31 by how much to shift
+//	Z0 ... sums   Z8 ..., Z21 ... sums of two runs, or of pairs   Z16 ... Z19 panel   Z20 ... Z22, Z29 scales
+//	X31 by how much to shift
 func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 	name := fmt.Sprintf("panelDot%dx%d", rows, runs)
 	if mins {
@@ -184,37 +193,46 @@ func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 		for r := range rows {
 			e.op("VMOVDQA64 Z30, Z%d", r)
 		}
-		times, sums := runs, 8
+		// Two runs at a time are more independent sums than the latency of a product.
+		times, together := runs/2, 2
+		sums := [2]int{8, 21}
 		if runs == 1 {
-			times, sums = 8, 0
+			times, together, sums[0] = 8, 1, 0
 		}
-		dwords := 64 / times
+		dwords := 64 / times / together
 		e.op("MOVQ $%d, CX", times)
 		e.loop("run", "CX", func() {
 			for r := range rows {
-				if runs > 1 {
-					e.op("VMOVDQA64 Z30, Z%d", sums+r)
+				for t := range together {
+					if runs > 1 {
+						e.op("VMOVDQA64 Z30, Z%d", sums[t]+r)
+					}
 				}
 			}
 			for d := range dwords {
-				e.op("VMOVDQU64 %d(R9), Z%d", 64*d, 16+d%4)
-				for r := range rows {
-					e.op("VPDPBUSD.BCST %d(R10), Z%d, Z%d", recordBytes*r+4*d, 16+d%4, sums+r)
+				for t := range together {
+					z := 16 + (d*together+t)%4
+					e.op("VMOVDQU64 %d(R9), Z%d", 64*(dwords*t+d), z)
+					for r := range rows {
+						e.op("VPDPBUSD.BCST %d(R10), Z%d, Z%d", recordBytes*r+4*(dwords*t+d), z, sums[t]+r)
+					}
 				}
 			}
 			if runs > 1 {
-				e.op("VMOVDQU64 (R11), Z20")
-				for r := range rows {
-					e.op("VPMULLD Z20, Z%d, Z%d", sums+r, sums+r)
+				for t, scale := range [2]int{20, 29} {
+					e.op("VMOVDQU64 %d(R11), Z%d", 1024/runs*t, scale)
+					for r := range rows {
+						e.op("VPMULLD Z%d, Z%d, Z%d", scale, sums[t]+r, sums[t]+r)
+					}
+					for r := range rows {
+						e.op("VPADDD Z%d, Z%d, Z%d", sums[t]+r, r, r)
+					}
 				}
-				for r := range rows {
-					e.op("VPADDD Z%d, Z%d, Z%d", sums+r, r, r)
-				}
-				e.op("ADDQ $%d, R11", 1024/runs)
+				e.op("ADDQ $%d, R11", 2048/runs)
 			}
 			e.op(`
 				ADDQ $%d, R9
-				ADDQ $%d, R10`, 64*dwords, 4*dwords)
+				ADDQ $%d, R10`, 64*dwords*together, 4*dwords*together)
 		})
 		for r := range rows {
 			e.op("VMOVDQA64 Z30, Z%d", 8+r)

@@ -31,7 +31,7 @@ import (
 //	R10, CX, DX temporaries   K1 ... K6 bits of indices   K7 lanes of the second row
 //	Z0, Z1, Z6, Z7 lookup   Z2 ... Z5, Z24, Z25 and Z26 ... Z31 found   Z8 results   Z9, Z19 initial sums
 //	Z10 ... Z14 of the tree   Z15, Z23 sums of two rows   Z16 bits of levels   Z17 ... Z19 values
-//	Z20 ... Z22, and for octets Z24 and Z25, temporaries and constants
+//	Z20 ... Z22, and for octets Z24 and Z25, temporaries and constants   Z19, Z26, Z27 of IQ2_XXS: tables
 type byteFormat struct {
 	gridFormat
 	codes  int    // lowest bit of the seven bits of a sign code; -1 if each value has a sign bit
@@ -43,7 +43,9 @@ type byteFormat struct {
 
 type byteDot struct {
 	gridDot
-	b *byteFormat
+	b      *byteFormat
+	tables string // register with the address of the tables
+	held   []int  // registers of the first segments of 64 points; the others are read from memory
 }
 
 // byteFound has the registers that describe the values of two rows. If 32 values have a scale, these are the first and
@@ -90,9 +92,18 @@ func (f *byteFormat) halves() bool { return f.points > 256 && !f.quads }
 func emitGridBytes(e *emitter) {
 	byteData(e)
 	for _, f := range byteFormats {
-		(&byteDot{gridDot{emitter: e, f: &f.gridFormat}, f}).write()
+		k := newByteDot(e, f, "R11")
+		if !f.halves() && !f.quads {
+			k.held = []int{19, 26, 27}
+		}
+		k.write()
 	}
 	emitBytePlanes(e)
+	emitByteFills(e)
+}
+
+func newByteDot(e *emitter, f *byteFormat, tables string) *byteDot {
+	return &byteDot{gridDot: gridDot{emitter: e, f: &f.gridFormat}, b: f, tables: tables}
 }
 
 // sign returns the bits of a sign code whose sum is the sign of value j of an octet.
@@ -197,6 +208,14 @@ func (k *byteDot) write() {
 		k.op("ADDQ $512, SI")
 	}
 	k.constants()
+	if f.second != 0 {
+		k.op(`
+			MOVQ $%d, R9
+			KMOVQ R9, K7`, f.second)
+	}
+	for segment, z := range k.held {
+		k.op("VMOVDQU64 %d(%s), Z%d", 64*segment, k.tables, z)
+	}
 	k.zero(gridResults)
 	k.op("LEAQ blockArgs_rows(AX), R14")
 	k.emit(k.lines(func() { k.decode(0, byteFounds[0], false) }))
@@ -264,11 +283,6 @@ func (k *byteDot) constants() {
 	if f.quads {
 		lower, tables = "byteLower3", 3
 	}
-	if f.second != 0 {
-		k.op(`
-			MOVQ $%d, R9
-			KMOVQ R9, K7`, f.second)
-	}
 	k.op("VPBROADCASTD %s<>(SB), Z%d", lower, byteSelect)
 	for t := range tables {
 		k.op("VMOVDQU64 %s<>(SB), Z%d", f.valueTable(t), byteValues+t)
@@ -329,13 +343,16 @@ func (k *byteDot) decode(p int, to byteFound, ahead bool) {
 			ADDQ BX, %s`, 16*p+8*i, row, row)
 	}
 	if ahead {
-		for i := range (f.bytes + 63) / 64 {
-			n := (f.bytes + 63) / 64
+		n := 1
+		if f.quads {
+			n = 2
+		}
+		for i := range n {
 			for _, row := range []string{"R8", "R9"} {
 				k.op("PREFETCHT0 %d(%s)", f.bytes+(i+1)*f.bytes/n-1, row)
 			}
 		}
-		n := (2*f.bytes + 63) / 64
+		n = (2*f.bytes + 63) / 64
 		for i := range n {
 			k.op("PREFETCHT1 %d(R13)", i*2*f.bytes/n)
 		}
@@ -381,7 +398,11 @@ func (k *byteDot) lookup(z, first, second, temp int) {
 	// among looks up 64 points each for indices whose bits 6 and 7 are 0 to 3.
 	among := func(s, to int, masks [4]string) {
 		for t, mask := range masks {
-			k.op("VPERMB %d(R11), Z%d, %sZ%d", 64*(4*s+t), z, mask, to)
+			table := fmt.Sprintf("%d(%s)", 64*(4*s+t), k.tables)
+			if n := 4*s + t; n < len(k.held) {
+				table = fmt.Sprintf("Z%d", k.held[n])
+			}
+			k.op("VPERMB %s, Z%d, %sZ%d", table, z, mask, to)
 		}
 	}
 	all := [4]string{"", "K1, ", "K2, ", "K3, "}
@@ -521,10 +542,26 @@ func (k *byteDot) products(p int) {
 			MOVW R10, %d(R15)`, 16*p+8*i, byteScalesAt+2*p+8*i)
 	}
 	k.op("VMOVDQA64 Z%d, Z%d", gridStart, sum)
-	times := func(index, t, w, plane, sum int) {
-		k.op(`
-			VPERMB Z%d, Z%d, Z%d
-			VPDPBUSD %d(SI), Z%d, Z%d`, byteValues+t, index, w, 64*plane, w, sum)
+	sums := [2]int{sum, sum}
+	if k.b.halves() {
+		sums[1] = halfSum
+		k.op("VMOVDQA64 Z%d, Z%d", halfStart, halfSum)
+	}
+	k.values(from, func(v, z int) { k.op("VPDPBUSD %d(SI), Z%d, Z%d", 64*v, z, sums[v/4]) })
+	if k.b.halves() {
+		k.op("VPMULLD Z%d, Z%d, Z%d", from[5], halfSum, halfSum)
+		k.op("VPMULLD Z%d, Z%d, Z%d", from[4], sum, sum)
+		k.op("VPADDD Z%d, Z%d, Z%d", halfSum, sum, sum)
+		return
+	}
+	k.op("VPMULLD Z%d, Z%d, Z%d", from[3], sum, sum)
+}
+
+// values calls use with a register of values for each plane, in any order. It overwrites registers of levels and signs.
+func (k *byteDot) values(from byteFound, use func(plane, z int)) {
+	lookup := func(index, t, w, plane int) {
+		k.op("VPERMB Z%d, Z%d, Z%d", byteValues+t, index, w)
+		use(plane, w)
 	}
 	switch {
 	case k.b.quads:
@@ -538,25 +575,20 @@ func (k *byteDot) products(p int) {
 				// levels where byteSelect has bits
 				k.op("VPTERNLOGD $0xE4, Z%d, Z%d, Z%d", byteSelect, quadSigns, reg)
 			}
-			times(quadW, (v+1)%3, quadW, v+1, sum)
-			times(levels, v%3, levels, v, sum)
+			lookup(quadW, (v+1)%3, quadW, v+1)
+			lookup(levels, v%3, levels, v)
 		}
 	case k.b.halves():
-		k.op("VMOVDQA64 Z%d, Z%d", halfStart, halfSum)
-		for h, sum := range []int{sum, halfSum} {
+		for h := range 2 {
 			levels, signs := from[h], from[2+h]
 			k.op("VPSRLW $4, Z%d, Z%d", levels, halfW)
 			k.op("VPSRLW $2, Z%d, Z%d", signs, halfIndex)
 			k.op("VPTERNLOGD $0xD8, Z%d, Z%d, Z%d", byteSelect, halfW, halfIndex)
 			k.op("VPTERNLOGD $0xD8, Z%d, Z%d, Z%d", byteSelect, levels, signs)
 			for v := range 4 {
-				times([]int{signs, halfIndex}[v/2], v%2, halfW, 4*h+v, sum)
+				lookup([]int{signs, halfIndex}[v/2], v%2, halfW, 4*h+v)
 			}
 		}
-		k.op("VPMULLD Z%d, Z%d, Z%d", from[5], halfSum, halfSum)
-		k.op("VPMULLD Z%d, Z%d, Z%d", from[4], sum, sum)
-		k.op("VPADDD Z%d, Z%d, Z%d", halfSum, sum, sum)
-		return
 	default:
 		for n := range 4 {
 			levels := from[n/2]
@@ -566,11 +598,10 @@ func (k *byteDot) products(p int) {
 				k.op("VPSRLW $4, Z%d, Z%d", levels, levels)
 			}
 			for v := range 2 {
-				times(octetIndex, v, octetW, 2*n+v, sum)
+				lookup(octetIndex, v, octetW, 2*n+v)
 			}
 		}
 	}
-	k.op("VPMULLD Z%d, Z%d, Z%d", from[3], sum, sum)
 }
 
 // bytePlane returns which of 256 values is byte i of the lower half of plane p; the upper half is equal.
