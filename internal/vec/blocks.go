@@ -42,7 +42,7 @@ func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 //	parts   [k/256, 2, 8]    bfloat16   groups of 256: the sums of 32 codes, each exactly as two numbers
 //	sums    [k/32]           int32      groups of 32: the sums of 32 codes
 //	        [k/256, 16]      int16      groups of 256: the sums of 16 codes
-//	planes  [k/256, n, 64]   int8       groups of 256, if the tier uses them: codes in orders of its kernels (planes)
+//	planes  [k/256, 8, 64]   int8       groups of 256, if the tier uses them: codes in orders of its kernels (planes)
 //
 // Units of sixteen rows have codes, scales and parts, each with the words of the rows interleaved: [words, 16] of four
 // bytes.
@@ -56,10 +56,8 @@ type BlockRows struct {
 	planes *planes // how the array planes is computed, or nil
 }
 
-// planes describes the array planes of a row: its bytes for each value of x, and the function that computes it from the
-// row's codes.
+// planes describes the order of the codes in the array planes of a row. fill computes the array from the row's codes.
 type planes struct {
-	each int
 	fill func(q quantRow)
 }
 
@@ -96,7 +94,7 @@ func (b *BlockRows) planesBytes() int {
 	if b.planes == nil {
 		return 0
 	}
-	return lines(b.planes.each * b.k)
+	return lines(2 * b.k)
 }
 
 // sumsAt returns the offset of the sums of a row.

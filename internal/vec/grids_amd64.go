@@ -99,8 +99,8 @@ func levelsOf[T uint32 | uint64](points []T, n int) (levels []byte) {
 
 // The planes of the two kinds of kernels.
 var (
-	wordPlanes = &planes{each: 2, fill: func(q quantRow) { fillPlanes(q, blockPlanesavx512) }}
-	bytePlanes = &planes{each: 4, fill: func(q quantRow) { fillPlanes(q, bytePlanesavx512) }}
+	wordPlanes = &planes{fill: func(q quantRow) { fillPlanes(q, blockPlanesavx512) }}
+	bytePlanes = &planes{fill: func(q quantRow) { fillPlanes(q, bytePlanesavx512) }}
 )
 
 func fillPlanes(q quantRow, kernel func(*blockTurnArgs)) {

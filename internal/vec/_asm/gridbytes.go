@@ -20,16 +20,16 @@ import (
 //	octets   a byte has the levels (two bits) of four values; an index has two of them, and two signs from bit 4 on
 //	quads    a byte has the levels (three bits, from bits 0 and 4 on) of two values; an index has one, and three signs
 //
-// All bytes of a dword of products share a scale. If 32 values have a scale, a dword has the same value of four octets:
-// plane v of x has values v of all octets. If 16 values have a scale, the two bytes of an octet are made adjacent, and
-// a dword has values v and v+4 of two octets: plane 4h+v of x has those of octets 8h to 8h+7 and 16+8h to 23+8h.
+// Plane v of x has values v of all octets, so a dword of products has the same value of four octets. If 32 values have a
+// scale, it is applied to sums of dwords. If 16 values have a scale, it is applied to sums of two products: two octets
+// are a word.
 //
 // Two rows are looked up while the two rows before are multiplied.
 //
 //	AX arguments   BX bytes to the step   R8, R9 the step of two rows   R13 bytes to prefetch   R11 tables
 //	SI planes of x   DI scales of x   R12 memory for sums and scales   R14 pointers to rows   R15 sums
 //	R10, CX, DX temporaries   K1 ... K6 bits of indices   K7 lanes of the second row
-//	Z0, Z1, Z6, Z7 lookup   Z2 ... Z5, Z24, Z25 and Z26 ... Z31 found   Z8 results   Z9, Z19 initial sums
+//	Z0, Z1, Z6, Z7 lookup   Z2 ... Z5, Z24, Z25 and Z26 ... Z31 found   Z8 results   Z9 initial sums
 //	Z10 ... Z14 of the tree   Z15, Z23 sums of two rows   Z16 bits of levels   Z17 ... Z19 values
 //	Z20 ... Z22, and for octets Z24 and Z25, temporaries and constants   Z19, Z26, Z27 of IQ2_XXS: tables
 type byteFormat struct {
@@ -50,7 +50,7 @@ type byteDot struct {
 
 // byteFound has the registers that describe the values of two rows. If 32 values have a scale, these are the first and
 // the second bytes of points, sign codes, scales and, for quads, the bytes of second quads. If 16 values have a scale,
-// these are two registers each of points, signs and scales.
+// these are the bytes of points, two registers of signs, and scales.
 type byteFound [6]int
 
 // Even and odd pairs of rows use different registers.
@@ -58,17 +58,17 @@ var byteFounds = [2]byteFound{{2, 3, 4, 5, 24, 25}, {28, 29, 30, 31, 26, 27}}
 
 // Registers. Those of temporaries and constants are different for each kind of format.
 const (
-	byteSelect, byteValues               = 16, 17
-	octetEven, octetOdd, octetCodes      = 20, 21, 22
-	octetIndex, octetW                   = 24, 25
-	quadSplit, quadSigns, quadW          = 20, 21, 22
-	halfStart, halfIndex, halfSum, halfW = 19, 20, 21, 22
+	byteSelect, byteValues          = 16, 17
+	octetEven, octetOdd, octetCodes = 20, 21, 22
+	octetIndex, octetW              = 24, 25
+	quadSplit, quadSigns, quadW     = 20, 21, 22
+	halfIndex, halfW                = 20, 22
 )
 
 var byteSums = [2]int{15, 23}
 
-// byteX is the number of bytes of a block of x: planes for scales of 32 values, then planes for scales of 16 values.
-const byteX = 1024
+// byteX is the number of bytes of the planes of a block of x.
+const byteX = 512
 
 // byteScalesAt is the offset of d of eight rows in the memory for sums; that of the other eight is 64 bytes later.
 const byteScalesAt = 320
@@ -141,21 +141,16 @@ func byteData(e *emitter) {
 	bytesTable(e, "byteSplit", 64, func(i int) int { return i%32*2 + i/32 })
 	// Positions of the codes of signs in a quadword.
 	bytesTable(e, "byteCodes", 64, func(i int) int { return i%8/4*32 + i%4*7 })
-	// Scales of 16 values are nibbles; their bits 0 to 3 become bits 1 to 4 of a dword.
-	for h := range 2 {
-		bytesTable(e, fmt.Sprintf("byteScales%d", h), 64, func(i int) int {
-			return (4*(i/16%2*8+4*h+i%16/4) - 1) & 63
-		})
-		bytesTable(e, fmt.Sprintf("byteStart%d", h), 64, func(i int) int {
-			return (i/16%2*8 + 4*h + i%16/4) * (1 - min(1, i%4))
-		})
-	}
+	// Scales of 16 values are nibbles; their bits 0 to 3 become bits 1 to 4 of a word.
+	bytesTable(e, "byteScales", 64, func(i int) int { return (4*(i%32/2) - 1) & 63 })
 	bytesTable(e, "byteScales3S", 64, func(i int) int { return (33 - i/4%8*4) & 31 * (1 - min(1, i%4)) })
 	same := func(name string, word uint32) {
 		bytesTable(e, name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
 	}
 	same("byteOne", 1)
 	same("byteScale", 0x1E)
+	same("byteOnes", 0x00010001)
+	same("byteScaleWord", 0x001E001E)
 	same("byteMinus64", 0xFFC0FFC0)
 	same("byteLower3", 0x07070707)
 	same("byteLower4", 0x0F0F0F0F)
@@ -204,9 +199,6 @@ func (k *byteDot) write() {
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_trees(AX), R12
 		MOVQ blockArgs_grid(AX), R11`)
-	if f.halves() {
-		k.op("ADDQ $512, SI")
-	}
 	k.constants()
 	if f.second != 0 {
 		k.op(`
@@ -298,7 +290,7 @@ func (k *byteDot) constants() {
 }
 
 // start computes the initial sums of a step: -64 times the sums of the codes of x that a dword belongs to. The sums of
-// each 16 codes are at R9.
+// each 16 codes are at R9. If 16 values have a scale, these are the negative sums of the codes of words.
 func (k *byteDot) start() {
 	if !k.b.halves() {
 		k.op(`
@@ -308,14 +300,9 @@ func (k *byteDot) start() {
 		return
 	}
 	k.op(`
-		VPMOVSXWD (R9), Z10
-		VPSLLD $6, Z10, Z10
+		VBROADCASTI64X4 (R9), Z10
 		VPXORD Z11, Z11, Z11
-		VPSUBD Z10, Z11, Z10`)
-	for h, to := range []int{gridStart, halfStart} {
-		k.op("VMOVDQU64 byteStart%d<>(SB), Z11", h)
-		k.op("VPERMD Z10, Z11, Z%d", to)
-	}
+		VPSUBW Z10, Z11, Z%d`, gridStart)
 }
 
 // join adds the products of the p-th of four pairs of rows to those of the pairs before it. After the last pair,
@@ -370,13 +357,9 @@ func (k *byteDot) decode(p int, to byteFound, ahead bool) {
 		}
 		k.lookup(0, to[4], to[5], 6)
 	case f.halves():
-		k.lookup(7, 1, to[3], 6)
-		k.op("VPUNPCKLBW Z%d, Z1, Z%d", to[3], to[0])
-		k.op("VPUNPCKHBW Z%d, Z1, Z%d", to[3], to[1])
-		k.signs(0, 0, 1)
-		k.signs(1, 0, 6)
-		k.op("VPUNPCKLBW Z6, Z1, Z%d", to[2])
-		k.op("VPUNPCKHBW Z6, Z1, Z%d", to[3])
+		k.lookup(7, to[0], to[1], 6)
+		k.signs(0, 0, to[2])
+		k.signs(1, 0, to[3])
 	default:
 		k.lookup(7, to[0], to[1], 6)
 	}
@@ -518,12 +501,11 @@ func (k *byteDot) iq2s(to byteFound) {
 func (k *byteDot) scalesHalves(at int, to byteFound) {
 	k.op(`
 		VPBROADCASTQ %d(R8), Z1
-		VPBROADCASTQ %d(R9), K7, Z1`, at, at)
-	for h := range 2 {
-		k.op("VMOVDQU64 byteScales%d<>(SB), Z6", h)
-		k.op("VPMULTISHIFTQB Z1, Z6, Z%d", to[4+h])
-		k.scale(to[4+h])
-	}
+		VPBROADCASTQ %d(R9), K7, Z1
+		VMOVDQU64 byteScales<>(SB), Z6
+		VPMULTISHIFTQB Z1, Z6, Z%d
+		VPBROADCASTD byteScaleWord<>(SB), Z6
+		VPTERNLOGD.BCST $0xEA, byteOnes<>(SB), Z6, Z%d`, at, at, to[4], to[4]) // bits of Z6, or one
 }
 
 // scale replaces dwords by 2s+1, where s is bits 1 to 4. It overwrites Z6.
@@ -541,19 +523,18 @@ func (k *byteDot) products(p int) {
 			MOVWLZX (R10)(BX*1), R10
 			MOVW R10, %d(R15)`, 16*p+8*i, byteScalesAt+2*p+8*i)
 	}
-	k.op("VMOVDQA64 Z%d, Z%d", gridStart, sum)
-	sums := [2]int{sum, sum}
 	if k.b.halves() {
-		sums[1] = halfSum
-		k.op("VMOVDQA64 Z%d, Z%d", halfStart, halfSum)
-	}
-	k.values(from, func(v, z int) { k.op("VPDPBUSD %d(SI), Z%d, Z%d", 64*v, z, sums[v/4]) })
-	if k.b.halves() {
-		k.op("VPMULLD Z%d, Z%d, Z%d", from[5], halfSum, halfSum)
-		k.op("VPMULLD Z%d, Z%d, Z%d", from[4], sum, sum)
-		k.op("VPADDD Z%d, Z%d, Z%d", halfSum, sum, sum)
+		k.op(`
+			VPMADDWD Z%d, Z%d, Z%d
+			VPSLLD $6, Z%d, Z%d`, gridStart, from[4], sum, sum, sum)
+		k.values(from, func(v, z int) {
+			k.op("VPMADDUBSW %d(SI), Z%d, Z%d", 64*v, z, z)
+			k.op("VPDPWSSD Z%d, Z%d, Z%d", from[4], z, sum)
+		})
 		return
 	}
+	k.op("VMOVDQA64 Z%d, Z%d", gridStart, sum)
+	k.values(from, func(v, z int) { k.op("VPDPBUSD %d(SI), Z%d, Z%d", 64*v, z, sum) })
 	k.op("VPMULLD Z%d, Z%d, Z%d", from[3], sum, sum)
 }
 
@@ -604,23 +585,13 @@ func (k *byteDot) values(from byteFound, use func(plane, z int)) {
 	}
 }
 
-// bytePlane returns which of 256 values is byte i of the lower half of plane p; the upper half is equal.
-func bytePlane(p, i int) int {
-	if p < 8 {
-		return 8*i + p
-	}
-	h, v := p%8/4, p%4
-	octet := i/16*16 + 8*h + i%16/2
-	return 8*octet + 4*(i%2) + v
-}
-
 // emitBytePlanes writes the kernel that turns codes of x into planes.
 //
 //	SI codes   DI planes   R8 blocks of 256 left   R9 planes left   DX positions of a plane's values
 //	Z0 ... Z3 codes   Z4 positions   Z5, Z6 temporaries   K1 positions of 128 and more
 func emitBytePlanes(e *emitter) {
 	const planes = byteX / 64
-	bytesTable(e, "bytePositions", byteX, func(i int) int { return bytePlane(i/64, i%32) })
+	bytesTable(e, "bytePositions", byteX, func(i int) int { return i%32*8 + i/64 })
 	e.function("bytePlanesavx512", "blockTurnArgs", "turns blocks of 256 codes into planes of 64.")
 	e.op(`
 		MOVQ blockTurnArgs_from(AX), SI
