@@ -23,7 +23,7 @@ type recordArgs struct {
 	stride                  int // bytes between records
 	scale                   int // bytes between scales of two blocks
 	blocks                  int
-	raised                  int // log2 of the number that codes of blocks of 32 are raised by, or 0
+	raised                  int // log2 of the number that codes of runs of 32 are raised by, or 0 if sums stay as they are
 	floats                  int // 1 if sums become float32
 	order                   int // order in which sixteen codes are written: orderValues, orderOctets or orderQuads
 }
@@ -81,6 +81,7 @@ type panelProduct struct {
 	tiles      func(*panelTileArgs) // multiplies sixteen rows instead of dot8 and dot4, by signed codes; or nil
 	runs       int                  // for tiles: scales of a weight row
 	records    func(*recordArgs)
+	started    bool // records have initial sums of runs: sums of x times -2^shift
 	mins       bool
 	shift      int
 }
@@ -171,9 +172,9 @@ func bytePanelsOf(tiles bool) map[block.Format]*panelProduct {
 		block.IQ3_S:   {fill: byteFillIQ3S, runs: 8, order: fillQuads},
 	} {
 		p.grid, p.records, p.shift = unsafe.Pointer(&byteGrids[f].bytes[0]), byteRecordsavx512, 6
-		p.dot8, p.dot4 = panelDot8x8, panelDot4x8
+		p.dot8, p.dot4, p.started = panelDot8x8Started, panelDot4x8Started, true
 		if p.runs == 16 {
-			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
+			p.dot8, p.dot4, p.started = panelDot8x16, panelDot4x16, false
 		}
 		if tiles {
 			p.tiles = panelTiles8
@@ -292,7 +293,7 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int, p *panelProduct) {
 		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
 			to: at(s.records, r*recordBytes), stride: rows * recordBytes, scale: scale, blocks: blocks,
 			order: p.order}
-		if c.X.group == 32 {
+		if c.X.group == 32 || p.started {
 			s.record.raised, s.record.floats = p.shift, flag(p.mins)
 		}
 		runKernel(p.records, &s.record)

@@ -776,6 +776,9 @@ func panelDot4x8(a *panelDotArgs)
 func panelDot4x8Mins(a *panelDotArgs)
 
 //go:noescape
+func panelDot4x8Started(a *panelDotArgs)
+
+//go:noescape
 func panelDot8x1(a *panelDotArgs)
 
 //go:noescape
@@ -789,6 +792,9 @@ func panelDot8x8(a *panelDotArgs)
 
 //go:noescape
 func panelDot8x8Mins(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x8Started(a *panelDotArgs)
 
 //go:noescape
 func panelTiles16(a *panelTileArgs)

@@ -40,10 +40,13 @@ func emitPanelDots(e *emitter) {
 		for _, mins := range []bool{false, true} {
 			for _, rows := range []int{8, 4} {
 				if runs < 16 || !mins { // else unused: codes of Q2_K are multiplied by their scales
-					emitPanelDot(e, runs, mins, rows)
+					emitPanelDot(e, runs, mins, false, rows)
 				}
 			}
 		}
+	}
+	for _, rows := range []int{8, 4} {
+		emitPanelDot(e, 8, false, true, rows)
 	}
 }
 
@@ -113,9 +116,9 @@ func emitPlainPanel(e *emitter) {
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
 //	R10, R11 temporaries
 func emitRecords(e *emitter, name string, vbmi bool, orders ...func(i int) int) {
-	step, load := 16, "VBROADCASTI32X4"
-	if vbmi {
-		step, load = 64, "VMOVDQU64"
+	step, load, raise := 16, "VBROADCASTI32X4", "VPSLLD X7, Y4, Y4\nVPSUBD Y4, Y6, Y4"
+	if vbmi { // sums become int32 products of the sums of 32 codes
+		step, load, raise = 64, "VMOVDQU64", "VPMADDWD fillMinus64<>(SB), Y4, Y4"
 	}
 	bytesTable(e, "recordOrders", step*len(orders), func(i int) int { return orders[i/step](i % step) })
 	e.function(name, "recordArgs", "the records of a row of x.")
@@ -146,8 +149,7 @@ func emitRecords(e *emitter, name string, vbmi bool, orders ...func(i int) int) 
 			VMOVDQU (DX), Y4
 			CMPQ recordArgs_raised(AX), $0
 			JE %s
-			VPSLLD X7, Y4, Y4
-			VPSUBD Y4, Y6, Y4`, same)
+			%s`, same, raise)
 		e.at(same)
 		e.op(`
 			CMPQ recordArgs_floats(AX), $0
@@ -167,16 +169,20 @@ func emitRecords(e *emitter, name string, vbmi bool, orders ...func(i int) int) 
 	e.ret()
 }
 
-// emitPanelDot writes the kernel that multiplies rows of x by a panel with the given number of scales of a row.
+// emitPanelDot writes the kernel that multiplies rows of x by a panel with the given number of scales of a row. If
+// started is true, sums of runs start at what records have instead of sums, and pairs are not used.
 //
 //	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales
 //	CX runs left
 //	Z0 ... sums   Z8 ..., Z21 ... sums of two runs, or of pairs   Z16 ... Z19 panel   Z20 ... Z22, Z29 scales
-//	X31 by how much to shift
-func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
+//	X31 by how much to shift   DX initial sums
+func emitPanelDot(e *emitter, runs int, mins, started bool, rows int) {
 	name := fmt.Sprintf("panelDot%dx%d", rows, runs)
-	if mins {
+	switch {
+	case mins:
 		name += "Mins"
+	case started:
+		name += "Started"
 	}
 	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by a panel with %d scales.", rows, runs))
 	e.op(`
@@ -190,6 +196,9 @@ func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 			MOVQ R8, R9
 			MOVQ SI, R10
 			LEAQ %d(R8), R11`, panelScales)
+		if started {
+			e.op("LEAQ %d(SI), DX", recordSums)
+		}
 		for r := range rows {
 			e.op("VMOVDQA64 Z30, Z%d", r)
 		}
@@ -204,7 +213,10 @@ func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 		e.loop("run", "CX", func() {
 			for r := range rows {
 				for t := range together {
-					if runs > 1 {
+					switch {
+					case started:
+						e.op("VPBROADCASTD %d(DX), Z%d", recordBytes*r+4*t, sums[t]+r)
+					case runs > 1:
 						e.op("VMOVDQA64 Z30, Z%d", sums[t]+r)
 					}
 				}
@@ -230,17 +242,22 @@ func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 				}
 				e.op("ADDQ $%d, R11", 2048/runs)
 			}
+			if started {
+				e.op("ADDQ $%d, DX", 4*together)
+			}
 			e.op(`
 				ADDQ $%d, R9
 				ADDQ $%d, R10`, 64*dwords*together, 4*dwords*together)
 		})
-		for r := range rows {
-			e.op("VMOVDQA64 Z30, Z%d", 8+r)
-		}
-		for i := range 8 {
-			e.op("VMOVDQU64 %d(R8), Z%d", panelPairs+64*i, 16+i%4)
+		if !started {
 			for r := range rows {
-				e.op("VPDPWSSD.BCST %d(SI), Z%d, Z%d", recordBytes*r+recordSums+4*i, 16+i%4, 8+r)
+				e.op("VMOVDQA64 Z30, Z%d", 8+r)
+			}
+			for i := range 8 {
+				e.op("VMOVDQU64 %d(R8), Z%d", panelPairs+64*i, 16+i%4)
+				for r := range rows {
+					e.op("VPDPWSSD.BCST %d(SI), Z%d, Z%d", recordBytes*r+recordSums+4*i, 16+i%4, 8+r)
+				}
 			}
 		}
 		e.op("VMOVUPS %d(R8), Z20", panelD)
@@ -254,8 +271,10 @@ func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 				e.op("VMULPS Z%d, Z21, Z%d", 8+r, 8+r)
 				e.op("VFMSUB213PS Z%d, Z20, Z%d", 8+r, r)
 			} else {
-				e.op("VPSLLD X31, Z%d, Z%d", 8+r, 8+r)
-				e.op("VPSUBD Z%d, Z%d, Z%d", 8+r, r, r)
+				if !started {
+					e.op("VPSLLD X31, Z%d, Z%d", 8+r, 8+r)
+					e.op("VPSUBD Z%d, Z%d, Z%d", 8+r, r, r)
+				}
 				e.list(`
 					VCVTDQ2PS Z{r}, Z{r}
 					VMULPS Z20, Z{r}, Z{r}`, "r", r)

@@ -51,6 +51,7 @@ func emitByteFills(e *emitter) {
 		bytesTable(e, name, 64, func(i int) int { return bytes[i%len(bytes)] })
 	}
 	same("fillLowerBytes", 0xFF, 0)
+	same("fillMinus64", 0xC0, 0xFF)
 	same("fillEighth", 0x01, 0x10, 0x04, 0x40)
 	same("fillNinth", 0x02, 0x20, 0x08, 0x80)
 	bytesTable(e, "fillOctetOrder", 64, func(i int) int { return i%16/4*4 + [4]int{0, 2, 1, 3}[i%4] })
@@ -209,16 +210,17 @@ func (k *byteFill) sevens(j, codes int, order string) {
 	k.op("VPMULTISHIFTQB Z%d, %s, Z%d", codes, order, fillFound[2])
 }
 
-// scales stores scales 2j and 2j+1 of sixteen rows, or scale j of runs of 32. It overwrites Z20.
+// scales stores scales 2j and 2j+1 of sixteen rows and a pair of them, or scale j of runs of 32. It overwrites Z20.
 func (k *byteFill) scales(j, even, odd int) {
 	k.op("VMOVDQU64 Z%d, %d(DI)", even, panelScales+128*j)
-	if k.b.halves() {
-		k.op("VMOVDQU64 Z%d, %d(DI)", odd, panelScales+128*j+64)
+	if !k.b.halves() {
+		return
 	}
 	k.op(`
+		VMOVDQU64 Z%d, %d(DI)
 		VPSLLD $16, Z%d, Z20
 		VPORD Z%d, Z20, Z20
-		VMOVDQU64 Z20, %d(DI)`, odd, even, panelPairs+64*j)
+		VMOVDQU64 Z20, %d(DI)`, odd, panelScales+128*j+64, odd, even, panelPairs+64*j)
 }
 
 // nibbles stores eight scales, 2s+1, from the nibbles of a register. It overwrites Z20 ... Z25.
