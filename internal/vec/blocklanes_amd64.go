@@ -109,30 +109,16 @@ func (c *BlockCut) storeLanes(line []byte, m, j, skip, run int) {
 // lanePanels adds the products of sixteen weight rows, which are run rows apart from row j on, to the results.
 func (s *blockScratch) lanePanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct, j, run, rows int) {
 	a, step := &s.rows, f.Bytes()
-	panels, from, together := s.panel, (tileSide*step+lineBytes-1)/lineBytes*lineBytes, 1
-	if p.tiles != nil {
-		if s.panels == nil {
-			s.panels = alignedBytes(tilePanels*panelBytes + 2*16*tileBytes)
-		}
-		panels, from, together, a.lower = s.panels, 0, tilePanels, 64
-	}
-	blocks := c.X.k / laneValues
-	for b := 0; b < blocks; b += together {
-		n := min(together, blocks-b)
-		for i := range n {
-			if c.N < tileSide {
-				s.padLanes(w[j*ldw:], run*ldw, (b+i)*step, step, step, c.N)
-			} else {
-				a.rows[0], a.stride = at(w, j*ldw+(b+i)*step), run*ldw
-			}
-			a.ahead, a.panel = laneAhead, at(panels, from+i*panelBytes)
-			runKernel(p.fill, a)
-		}
-		if p.tiles != nil {
-			s.dotTiles(p, n, rows, b*rows*recordBytes)
+	a.panel = at(s.panel, (tileSide*step+lineBytes-1)/lineBytes*lineBytes)
+	for b := range c.X.k / laneValues {
+		if c.N < tileSide {
+			s.padLanes(w[j*ldw:], run*ldw, b*step, step, step, c.N)
 		} else {
-			s.dotPanel(p, a.panel, rows, b*rows*recordBytes, 0)
+			a.rows[0], a.stride = at(w, j*ldw+b*step), run*ldw
 		}
+		a.ahead = laneAhead
+		runKernel(p.fill, a)
+		s.dotPanel(p, a.panel, rows, b*rows*recordBytes, 0)
 	}
 }
 

@@ -23,9 +23,9 @@ type recordArgs struct {
 	stride                  int // bytes between records
 	scale                   int // bytes between scales of two blocks
 	blocks                  int
-	raised                  int // log2 of the number that codes of runs of 32 are raised by, or 0 if sums stay as they are
+	raised                  int // log2 of the number that codes of runs of 32 are raised by, or 0 to keep sums
 	floats                  int // 1 if sums become float32
-	order                   int // order in which sixteen codes are written: orderValues, orderOctets or orderQuads
+	order                   int // order in which codes are written: of sixteen orderValues ..., of 64 fillOctets ...
 }
 
 // panelDotArgs are the arguments of kernels that multiply rows of x by a panel.
@@ -34,14 +34,6 @@ type panelDotArgs struct {
 	shift       int // log2 of the factor by which codes are raised
 	count       int // groups of rows that are left, one for each pass of the kernel; the kernel decrements it
 	pairs       int // number of pairs of blocks of 32 values, for formats with such blocks
-}
-
-// panelTileArgs are the arguments of kernels that multiply sixteen rows of x by panels on tiles.
-type panelTileArgs struct {
-	shapes            tileShapes // first field, because LDTILECFG reads it there
-	panel, x, y, sums unsafe.Pointer
-	stride            int // bytes between the records of adjacent blocks
-	count             int // panels
 }
 
 // Orders of sixteen codes, as bytes of a table of the kernels: one after the other, or as in planes, where each dword
@@ -66,8 +58,6 @@ const (
 	leastPanelRows = blockRowsOnce + 1
 	// mostPanelRows is the maximum number of rows whose records exist at one time, so that they stay in the L2 cache.
 	mostPanelRows = 64
-	// tilePanels is the number of panels that are filled before they are multiplied on tiles.
-	tilePanels = 4
 )
 
 // panelProduct holds the kernels that multiply weights of one format by several rows of x.
@@ -78,8 +68,6 @@ type panelProduct struct {
 	planes     bool             // codes of plain blocks are in planes
 	order      int              // order of codes
 	dot8, dot4 func(*panelDotArgs)
-	tiles      func(*panelTileArgs) // multiplies sixteen rows instead of dot8 and dot4, by signed codes; or nil
-	runs       int                  // for tiles: scales of a weight row
 	records    func(*recordArgs)
 	started    bool // records have initial sums of runs: sums of x times -2^shift
 	mins       bool
@@ -87,16 +75,9 @@ type panelProduct struct {
 }
 
 // panelOf returns the kernels for a format and rows of x with their kind of planes, or nil for formats without panels.
-// If tiles is true, it prefers kernels for tiles.
-func panelOf(f block.Format, x *BlockRows, tiles bool) *panelProduct {
-	if x.planes == bytePlanes {
-		list := bytePanels
-		if tiles {
-			list = byteTiles
-		}
-		if p := list[f]; p != nil {
-			return p
-		}
+func panelOf(f block.Format, x *BlockRows) *panelProduct {
+	if p := bytePanels[f]; p != nil && x.planes == bytePlanes {
+		return p
 	}
 	if p := &panels[f]; p.dot8 != nil {
 		return p
@@ -159,33 +140,26 @@ var pairPanels = map[block.Format]panelProduct{
 	block.IQ4_NL: {unpack: pairPanelIQ4NL, shift: 7},
 }
 
-// bytePanels are the panels of processors with byte permutations, for x in bytePlanes; byteTiles are those for tiles.
-var bytePanels, byteTiles = bytePanelsOf(false), bytePanelsOf(true)
-
-func bytePanelsOf(tiles bool) map[block.Format]*panelProduct {
+// bytePanels are the panels of processors with byte permutations, for x in bytePlanes.
+var bytePanels = func() map[block.Format]*panelProduct {
 	list := map[block.Format]*panelProduct{}
 	for f, p := range map[block.Format]panelProduct{
-		block.IQ2_XXS: {fill: byteFillIQ2XXS, runs: 8, order: fillOctets},
-		block.IQ2_XS:  {fill: byteFillIQ2XS, runs: 16, order: fillHalves},
-		block.IQ2_S:   {fill: byteFillIQ2S, runs: 16, order: fillHalves},
-		block.IQ3_XXS: {fill: byteFillIQ3XXS, runs: 8, order: fillQuads},
-		block.IQ3_S:   {fill: byteFillIQ3S, runs: 8, order: fillQuads},
+		block.IQ2_XXS: {fill: byteFillIQ2XXS, order: fillOctets},
+		block.IQ2_XS:  {fill: byteFillIQ2XS, order: fillHalves},
+		block.IQ2_S:   {fill: byteFillIQ2S, order: fillHalves},
+		block.IQ3_XXS: {fill: byteFillIQ3XXS, order: fillQuads},
+		block.IQ3_S:   {fill: byteFillIQ3S, order: fillQuads},
 	} {
 		p.grid, p.records, p.shift = unsafe.Pointer(&byteGrids[f].bytes[0]), byteRecordsavx512, 6
-		p.dot8, p.dot4, p.started = panelDot8x8Started, panelDot4x8Started, true
-		if p.runs == 16 {
-			p.dot8, p.dot4, p.started = panelDot8x16, panelDot4x16, false
-		}
-		if tiles {
-			p.tiles = panelTiles8
-			if p.runs == 16 {
-				p.tiles = panelTiles16
-			}
+		if p.order == fillHalves { // runs of 16 values
+			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
+		} else {
+			p.dot8, p.dot4, p.started = panelDot8x8Started, panelDot4x8Started, true
 		}
 		list[f] = &p
 	}
 	return list
-}
+}()
 
 // mulPanels multiplies rows of x by weights that are unpacked into panels of sixteen rows.
 func mulPanels(c BlockCut, f block.Format, w []byte, ldw int, p *panelProduct) {
@@ -200,11 +174,7 @@ func mulPanels(c BlockCut, f block.Format, w []byte, ldw int, p *panelProduct) {
 
 func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct) {
 	s.ready(c)
-	unit := 4
-	if p.tiles != nil {
-		unit = tileSide
-	}
-	rows := (c.M1 - c.M0 + unit - 1) / unit * unit
+	rows := (c.M1 - c.M0 + 3) / 4 * 4
 	if n := rows * lineBytes; len(s.results) < n {
 		s.results = alignedBytes(n)
 	}
@@ -313,25 +283,5 @@ func (s *blockScratch) dotPanel(p *panelProduct, panel unsafe.Pointer, rows, rec
 		from := rows - rest
 		a.x, a.y, a.count = at(s.records, records+from*recordBytes), at(s.results, from*lineBytes), 1
 		runKernel(p.dot4, a)
-	}
-}
-
-// dotTiles adds the products of panels and the following blocks of the rows of x to the results, like dotPanel.
-func (s *blockScratch) dotTiles(p *panelProduct, panels, rows, records int) {
-	a := &s.panelTile
-	a.shapes = tileShapes{}
-	bytes := laneValues / p.runs // bytes of a run in a record
-	for i := range 4 {
-		a.shapes.set(i, tileSide, lineBytes)
-	}
-	for i := range 2 {
-		a.shapes.set(4+i, tileSide, bytes)
-		a.shapes.set(6+i, bytes/4, lineBytes)
-	}
-	a.panel, a.sums = at(s.panels, 0), at(s.panels, tilePanels*panelBytes)
-	a.stride, a.count = rows*recordBytes, panels
-	for r := 0; r < rows; r += tileSide {
-		a.x, a.y = at(s.records, records+r*recordBytes), at(s.results, r*lineBytes)
-		runKernel(p.tiles, a)
 	}
 }

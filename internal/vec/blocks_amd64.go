@@ -37,7 +37,6 @@ type blockArgs struct {
 	add     int             // 1 to add to the values of y
 	grid    unsafe.Pointer  // lookup table of the format, or nil
 	stride  int             // kernels of lanes: bytes between weight rows
-	lower   int             // kernels byteFill: what codes are lowered by, 0 or 64
 }
 
 // blockTileArgs are the arguments of kernels that multiply units of sixteen rows of x by a panel.
@@ -91,9 +90,7 @@ type blockScratch struct {
 	plainPanel plainPanelArgs
 	record     recordArgs
 	panelDot   panelDotArgs
-	panelTile  panelTileArgs
 	records    []byte // [k/256, rows]: records of several rows of x
-	panels     []byte // tilePanels panels for tiles, and sums of tiles
 
 	panel   []byte // codes, then scales, minimums and sums; or plain blocks
 	results []byte // [units, 16, 16] float32
@@ -221,11 +218,8 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 
 // mulBlocksRows multiplies sixteen weight rows by one row of x, or up to four, at a time. The weight rows stay in the
 // L1 or L2 cache until all rows of x have been multiplied.
-func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) { mulRows(c, f, w, ldw, false) }
-
-// mulRows is mulBlocksRows. If tiles is true, formats that have panels for tiles use them for several rows of x.
-func mulRows(c BlockCut, f block.Format, w []byte, ldw int, tiles bool) {
-	p, rows := panelOf(f, c.X, tiles), c.M1-c.M0
+func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
+	p, rows := panelOf(f, c.X), c.M1-c.M0
 	if dot := laneDots[f]; dot != nil && (rows == 1 || rows == 2 && p.fill != nil) {
 		mulLanes(c, f, w, ldw, dot)
 		return
@@ -292,10 +286,10 @@ func (a *blockArgs) row(c *BlockCut, m, j int) {
 	a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
 }
 
-// mulBlocksTiles multiplies units of sixteen rows on tiles, and single rows with mulRows.
+// mulBlocksTiles multiplies units of sixteen rows on tiles, and single rows with mulBlocksRows.
 func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
 	if c.X.rows == 1 { // always so for formats that are unpacked
-		mulRows(c, f, w, ldw, true)
+		mulBlocksRows(c, f, w, ldw)
 		return
 	}
 	s := blockScratches.get()

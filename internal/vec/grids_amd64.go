@@ -25,14 +25,15 @@ type gridProduct struct {
 var grids = map[block.Format]*gridProduct{
 	block.IQ2_XXS: {dot: gridDotIQ2XXS, unpack: gridUnpackIQ2XXS, most: 3, points: octetWords(block.IQ2_XXS)},
 	block.IQ2_XS:  {dot: gridDotIQ2XS, unpack: gridUnpackIQ2XS, most: 3, points: octetWords(block.IQ2_XS)},
-	block.IQ3_XXS: {dot: gridDotIQ3XXS, unpack: gridUnpackIQ3XXS, most: 3, points: quadWords(block.IQ3_XXS), quads: true},
-	block.IQ3_S:   {dot: gridDotIQ3S, unpack: gridUnpackIQ3S, most: 3, points: quadWords(block.IQ3_S), quads: true},
-	block.Q2_K:    {dot: rowDotQ2K, most: 2},
-	block.Q3_K:    {dot: rowDotQ3K, most: 2},
-	block.IQ2_S:   {dot: rowDotIQ2S, most: 2, octets: block.IQ2_S.Octets()},
-	block.IQ1_S:   {dot: rowDotIQ1S, most: 2, octets: raisedOctets(block.IQ1_S)},
-	block.IQ1_M:   {dot: rowDotIQ1M, most: 2, octets: raisedOctets(block.IQ1_M)},
-	block.TQ2_0:   {dot: rowDotTQ20, most: 6},
+	block.IQ3_XXS: {dot: gridDotIQ3XXS, unpack: gridUnpackIQ3XXS, most: 3, points: quadWords(block.IQ3_XXS),
+		quads: true},
+	block.IQ3_S: {dot: gridDotIQ3S, unpack: gridUnpackIQ3S, most: 3, points: quadWords(block.IQ3_S), quads: true},
+	block.Q2_K:  {dot: rowDotQ2K, most: 2},
+	block.Q3_K:  {dot: rowDotQ3K, most: 2},
+	block.IQ2_S: {dot: rowDotIQ2S, most: 2, octets: block.IQ2_S.Octets()},
+	block.IQ1_S: {dot: rowDotIQ1S, most: 2, octets: raisedOctets(block.IQ1_S)},
+	block.IQ1_M: {dot: rowDotIQ1M, most: 2, octets: raisedOctets(block.IQ1_M)},
+	block.TQ2_0: {dot: rowDotTQ20, most: 6},
 }
 
 // raisedOctets returns the points of a grid with the values -8, 0 and 8, increased by 8.
@@ -120,9 +121,15 @@ var byteGrids = func() map[block.Format]*gridProduct {
 			list[f] = g
 		}
 	}
-	for f, dot := range map[block.Format]func(*blockArgs){block.IQ2_XXS: byteDotIQ2XXS, block.IQ2_XS: byteDotIQ2XS,
-		block.IQ2_S: byteDotIQ2S, block.IQ3_XXS: byteDotIQ3XXS, block.IQ3_S: byteDotIQ3S} {
-		list[f] = &gridProduct{dot: dot, most: 3, bytes: gridBytes(f)}
+	for f, g := range map[block.Format]gridProduct{
+		block.IQ2_XXS: {dot: byteDotIQ2XXS, most: 2},
+		block.IQ2_XS:  {dot: byteDotIQ2XS, most: 2},
+		block.IQ2_S:   {dot: byteDotIQ2S, most: 1},
+		block.IQ3_XXS: {dot: byteDotIQ3XXS, most: 2},
+		block.IQ3_S:   {dot: byteDotIQ3S, most: 1},
+	} {
+		g.bytes = gridBytes(f)
+		list[f] = &g
 	}
 	return list
 }()

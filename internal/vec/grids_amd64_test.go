@@ -10,7 +10,7 @@ import (
 )
 
 // Processors with byte permutations do not use the kernels of other processors with AVX-512 VNNI. Both kinds of kernels
-// have the same results as plain Go for one row of x, for a few, and for panels with and without tiles.
+// have the same results as plain Go for one row of x, for a few, and for panels.
 func TestGridsOfEachKind(t *testing.T) {
 	if !hasVNNI() {
 		t.Skip("the processor has no AVX-512 VNNI")
@@ -22,9 +22,6 @@ func TestGridsOfEachKind(t *testing.T) {
 	kinds := map[string]kind{"words": {vnniBlocks, wordPlanes}}
 	if hasBytePermutes() {
 		kinds["bytes"] = kind{vnniBlocks, bytePlanes}
-		if amxReady() == nil {
-			kinds["tiles"] = kind{tileBlocks, bytePlanes}
-		}
 	}
 	r := newRand(37)
 	for name, kind := range kinds {

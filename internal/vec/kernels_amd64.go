@@ -797,12 +797,6 @@ func panelDot8x8Mins(a *panelDotArgs)
 func panelDot8x8Started(a *panelDotArgs)
 
 //go:noescape
-func panelTiles16(a *panelTileArgs)
-
-//go:noescape
-func panelTiles8(a *panelTileArgs)
-
-//go:noescape
 func parts1(a *partsArgs)
 
 //go:noescape

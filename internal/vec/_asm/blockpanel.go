@@ -17,7 +17,7 @@ import (
 // four pairs: codes [256] int8; of 32 codes each [8] float32 sums, or, for codes that are raised, int32 products of
 // sums and the negative of what codes are raised by; scales [8] float32.
 const (
-	panelScales, panelPairs, panelD, panelMin, panelBytes = 4096, 5120, 5632, 5696, 5760
+	panelScales, panelPairs, panelD, panelMin = 4096, 5120, 5632, 5696
 
 	recordSums, recordScale, recordBytes = 256, 288, 320
 )
@@ -110,8 +110,8 @@ func emitPlainPanel(e *emitter) {
 	e.ret()
 }
 
-// emitRecords writes the kernel that makes the records of a row of x. orders are the orders of sixteen codes, or of 64 if
-// vbmi is set, for processors with AVX-512 VBMI.
+// emitRecords writes the kernel that makes the records of a row of x. orders are the orders of sixteen codes, or, if
+// vbmi is set, of 64 codes, for processors with AVX-512 VBMI.
 //
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
 //	R10, R11 temporaries

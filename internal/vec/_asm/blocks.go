@@ -90,8 +90,6 @@ func emitBlockTiles(e *emitter) {
 	emitTilesOf32(e)
 	emitTilesOf256(e, q4k)
 	emitTilesOf256(e, q6k)
-	emitPanelTiles(e, 8)
-	emitPanelTiles(e, 16)
 }
 
 func blockData(e *emitter) {

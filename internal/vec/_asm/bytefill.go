@@ -12,7 +12,7 @@ import "fmt"
 //	quads, runs of 32    dword v   value v of octets 0, 2, 1, 3
 //	octets, runs of 16   dword v   values v and v+4 of octet 0, then those of octet 1
 //
-// Codes are 64 plus a value, less blockArgs_lower: 64 makes them signed, for tiles.
+// Codes are 64 plus a value.
 //
 //	AX arguments   R8 ... R11 every fourth row   R14, R15 one, three strides of rows   R13 bytes to prefetch ahead
 //	SI tables   DI panel   R12 memory for dwords   DX a temporary
@@ -98,14 +98,6 @@ func (k *byteFill) write() {
 		}
 	}
 	k.constants()
-	k.op("VPBROADCASTB blockArgs_lower(AX), Z%d", fillTemp)
-	tables := 2
-	if f.quads {
-		tables = 3
-	}
-	for t := range tables {
-		k.op("VPSUBB Z%d, Z%d, Z%d", fillTemp, byteValues+t, byteValues+t)
-	}
 	k.op(`
 		VMOVDQU64 fillLowerBytes<>(SB), Z%d
 		VMOVDQU64 fillEighth<>(SB), Z%d

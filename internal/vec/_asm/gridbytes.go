@@ -20,9 +20,9 @@ import (
 //	octets   a byte has the levels (two bits) of four values; an index has two of them, and two signs from bit 4 on
 //	quads    a byte has the levels (three bits, from bits 0 and 4 on) of two values; an index has one, and three signs
 //
-// Plane v of x has values v of all octets, so a dword of products has the same value of four octets. If 32 values have a
-// scale, it is applied to sums of dwords. If 16 values have a scale, it is applied to sums of two products: two octets
-// are a word.
+// Plane v of x has values v of all octets, so a dword of products has the same value of four octets. If 32 values have
+// a scale, it is applied to sums of dwords. If 16 values have a scale, it is applied to sums of two products: two
+// octets are a word.
 //
 // Two rows are looked up while the two rows before are multiplied.
 //
@@ -135,7 +135,9 @@ func byteData(e *emitter) {
 	// Even and odd bits, and even and odd dwords of two registers.
 	for odd := range 2 {
 		bytesTable(e, fmt.Sprintf("byteBits%d", odd), 8, func(int) int { return 0x55 << odd })
-		bytesTable(e, fmt.Sprintf("byteDwords%d", odd), 64, func(i int) int { return (i/4*2 + odd) * (1 - min(1, i%4)) })
+		bytesTable(e, fmt.Sprintf("byteDwords%d", odd), 64, func(i int) int {
+			return (i/4*2 + odd) * (1 - min(1, i%4))
+		})
 	}
 	// Even bytes, then odd bytes.
 	bytesTable(e, "byteSplit", 64, func(i int) int { return i%32*2 + i/32 })
