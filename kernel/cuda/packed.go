@@ -89,7 +89,7 @@ var packedFormats = map[PackedFormat]packedShape{
 	"mxfp4":         {long, codes4 + 64*8, 40},
 	"u4_g128":       {long, codes4 + 64*2*2, 30},
 	"u4_g32":        {long, codes4 + 64*8*2, 30},
-	"u4_g128_any":   {long, codes4 + 64*2*5, 30},
+	"u4_g128_any":   {long, codes4 + 64*2*5, 30}, // scales multiply the sums
 	"u4_g32_any":    {long, codes4 + 64*8*5, 30},
 	"i8_g128":       {short, codes8 + 64*2, 30},
 	"i8_g32":        {short, codes8 + 64*4*2, 30},
@@ -194,12 +194,13 @@ const (
 	packedFineListed                     = 64
 	packedPair                           = 2 // used instead of a number of tokens: pairs of blocks for 256 tokens
 	packedDuo                            = 3 // used instead of a number of tokens: experts with many tiles
-	packedTrio                           = 4 // used instead of a number of tokens: up to 16, and many tiles
+	packedSix                            = 4 // used instead of a number of tokens: up to 16, and many tiles
 
 	portablePackedBlocks = 2             // blocks of portable kernels per SM
 	packedDuoBlocks      = 2             // blocks of packedDuo per SM
 	packedDuoItems       = 4 * packedSMs // minimum number of tiles for packedDuo
-	packedTrioBlocks     = 3             // blocks of packedTrio per SM
+	packedStripe         = 64            // rows of a stripe of a tile
+	packedSixStripes     = 6             // maximum number of stripes that a block of packedSix processes at a time
 )
 
 // PackedPairArgs are the arguments of products by pairs of blocks.
@@ -240,20 +241,19 @@ func (x *PackedProduct) size() (tiles, units, parts int32) {
 
 // tokens returns the number of tokens that a block processes, or the constant of a kernel that is used instead.
 func (x *PackedProduct) tokens() int32 {
+	tiles, _, parts := x.size()
 	switch {
+	case x.Rows <= packedFew16 && packedFormatsSix[x.Format] && packedSixFits(x.Columns, parts):
+		return packedSix
 	case x.Rows <= packedFew8:
 		return packedFew8
 	case x.Rows <= packedFew16:
-		if tiles, _, parts := x.size(); packedFormatsTrio[x.Format] && packedTrioFits(tiles*parts) {
-			return packedTrio
-		}
 		return packedFew16
 	case x.Rows <= packedMostFew:
 		return packedFew64
 	}
 	// A block computes half of a tile of columns. A group of 256 rows takes about 1.7 times as long as a group of 128
 	// rows.
-	tiles, _, _ := x.size()
 	rounds := func(tokens int32) int64 {
 		return (2*int64(tiles)*int64(ceilDiv(x.Rows, tokens)) + packedSMs - 1) / packedSMs
 	}
@@ -263,12 +263,12 @@ func (x *PackedProduct) tokens() int32 {
 	return packedMany
 }
 
-// packedTrioFits reports whether packedTrio is used for a product with the given number of parts of tiles: each of its
-// blocks has work, and an SM does not process more weight rows than with packedFew16. A block of packedTrio processes
-// half a tile at a time, and three such blocks share an SM.
-func packedTrioFits(items int32) bool {
-	blocks := int32(packedTrioBlocks * packedSMs)
-	return 2*items >= blocks && packedTrioBlocks*ceilDiv(2*items, blocks) <= 2*ceilDiv(items, packedSMs)
+// packedSixFits reports whether packedSix is used for a product with the given numbers of columns and of parts of k.
+// Its blocks process up to six stripes of 64 columns at a time, one such block per SM; the other kernels for few rows
+// process four. As packedSix is faster for the same work, its SMs may have up to a fifth more of it.
+func packedSixFits(columns, parts int32) bool {
+	rounds := ceilDiv(ceilDiv(columns, packedSixStripes*packedStripe)*parts, packedSMs)
+	return 5*rounds <= 4*ceilDiv(ceilDiv(columns, packedRows)*parts, packedSMs)
 }
 
 // portableTokens returns the number of tokens that a block of the portable kernels processes. If there are few tiles of
@@ -310,7 +310,9 @@ func (x *PackedProduct) sumBytes(n int32) int64 {
 		return 0
 	case n == packedPair: // each block has its own sums
 		return packedSMs * packedRows / 2 * packedWide * 4
-	case n == packedTrio:
+	case n == packedSix && x.Rows <= packedFew8:
+		n = packedFew8
+	case n == packedSix:
 		n = packedFew16
 	}
 	return int64(tiles) * int64(ceilDiv(x.Rows, n)) * int64(parts) * packedRows * int64(n) * 4
@@ -355,7 +357,7 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	tiles, _, parts := x.size()
 	a := x.args()
 	group := n
-	if n == packedTrio {
+	if n == packedSix {
 		group = packedFew16
 		if x.Rows > packedFew16 {
 			c.fail("%d rows, want at most %d", x.Rows, packedFew16)
@@ -384,8 +386,11 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	if k.device.portable {
 		return runPersistent(k, s, x.Format.portable(n), portableItems(n, items), portablePackedBlocks, &a)
 	}
-	if n == packedPair {
+	switch n {
+	case packedPair:
 		return runPair(k, s, x, &a)
+	case packedSix:
+		return runPersistent(k, s, x.Format.kernel(n), ceilDiv(x.Columns, packedStripe)*parts, 1, &a)
 	}
 	return runPacked(k, s, x.Format.kernel(n), 2*items, &a)
 }
@@ -418,15 +423,15 @@ var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, 
 var packedFormatsDuo = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "q2_k": true, "q3_k": true, "iq2_xxs": true,
 	"iq3_xxs": true}
 
-// packedFormatsTrio lists the formats with kernels for up to 16 rows of matrices with many tiles.
-var packedFormatsTrio = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
+// packedFormatsSix lists the formats with kernels for up to 16 rows of matrices with many tiles.
+var packedFormatsSix = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
 	"u4_g128_any": true, "u4_g32_any": true}
 
 // kernel returns the product kernel for groups of the given number of tokens.
 func (f PackedFormat) kernel(tokens int32) string {
 	suffix := map[int32]string{packedFine: "fine", packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
 		packedMany: "many", packedWide: "wide",
-		packedPair: "pair", packedDuo: "duo", packedTrio: "trio"}[tokens]
+		packedPair: "pair", packedDuo: "duo", packedSix: "six"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 

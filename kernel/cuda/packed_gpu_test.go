@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -55,23 +56,23 @@ func TestGPUEveryPackedKernelGivesTheSameBits(t *testing.T) {
 }
 
 // Kernels for 8 and 16 rows give bitwise equal results, with one and with two pieces of weight rows per warp, whatever
-// the other rows are. In the last shape, blocks of the kernel trio have two parts of a tile, or parts of two tiles. The
-// packed weights are random bytes; a mask makes their scales finite.
+// the other rows are. Blocks of the kernel six have one part of a group of stripes, several groups that are not
+// divided, or parts of two groups. The packed weights are random bytes; a mask makes their scales finite.
 func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 	r := onHopper(t)
 	rng := rand.New(rand.NewPCG(47, 1))
 	formats := maps.Clone(packedFormatsDuo)
-	maps.Copy(formats, packedFormatsTrio)
+	maps.Copy(formats, packedFormatsSix)
 	for f := range formats {
-		mask := byte(0x3F)
+		mask := uint64(0x3F3F3F3F3F3F3F3F)
 		if strings.HasPrefix(string(f), "u4_") {
-			mask = 0x77 // stored scales are large numbers
+			mask = 0x7777777777777777 // stored scales are large numbers
 		}
 		for _, s := range []struct{ rows, columns, k int32 }{{16, 528, 2304}, {37, 256, 4096}, {3, 1024, 520},
-			{12, 8200, 4096}, {16, 24576, 4096}} {
+			{12, 8200, 4096}, {9, 51264, 1024}, {16, 25500, 8192}} {
 			weight, input := make([]byte, f.Bytes(s.columns, s.k)), make([]uint16, s.rows*s.k)
-			for i := range weight {
-				weight[i] = byte(rng.Uint32()) & mask
+			for i := 0; i < len(weight); i += 8 {
+				binary.LittleEndian.PutUint64(weight[i:], rng.Uint64()&mask)
 			}
 			for i := range input {
 				input[i] = num.BF16(float32(rng.NormFloat64()))
@@ -102,8 +103,8 @@ func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 			if packedFormatsDuo[f] {
 				kernels = append(kernels, packedDuo)
 			}
-			if packedFormatsTrio[f] && s.rows <= packedFew16 {
-				kernels = append(kernels, packedTrio)
+			if packedFormatsSix[f] && s.rows <= packedFew16 {
+				kernels = append(kernels, packedSix)
 			}
 			for _, n := range kernels {
 				sameBytes(t, fmt.Sprintf("%s %v, kernel %s", f, s, f.kernel(n)), run(n), want)

@@ -6,8 +6,9 @@
 // written to memory.
 //
 // Bits: k is cut into args.parts parts of whole units; the number of parts depends only on the shape of the weight. The
-// sum of a part starts at zero and adds steps of 16 columns in order; parts are added in order. The bits of an element
-// depend only on its token row, its column and the weight, not on the number of tokens.
+// sum of a part starts at zero and adds steps of 16 columns in order; parts are added in order. In formats with scales
+// of sums (decode_any.cuh), a sum is multiplied before each group and after the part. The bits of an element depend only
+// on its token row, its column and the weight, not on the number of tokens.
 #pragma once
 
 #include "sm90/tile.cuh"

@@ -186,6 +186,11 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
     for (int i = 0; i < S::Pieces * S::Tokens / 2; ++i) {
         sum[i / (S::Tokens / 2)][i % (S::Tokens / 2)] = 0;
     }
+    float2 fractions[S::Pieces];
+#pragma unroll
+    for (int p = 0; p < S::Pieces; ++p) {
+        fractions[p] = make_float2(1, 1);
+    }
 #pragma unroll 1
     for (i32 unit = span.begin; unit < span.end; ++unit) {
         const u32 stage = ptx::shared_address(shared.stages[at.stage]);
@@ -201,6 +206,11 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
 #pragma unroll
             for (int p = 0; p < S::Pieces; ++p) {
                 u32 a[4][4];
+                if constexpr (scales_sums<F>()) {
+                    if (b % 2 == 0) {
+                        scale_sums<4 * Eights>(sum[p], format[p].begin_group(b / 2, fractions[p]));
+                    }
+                }
                 format[p].batch(a, b);
 #pragma unroll
                 for (int e = 0; p == 0 && e < Eights; ++e) {
@@ -222,6 +232,12 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
                     }
                 }
             }
+        }
+    }
+    if constexpr (scales_sums<F>()) {
+#pragma unroll
+        for (int p = 0; p < S::Pieces; ++p) {
+            scale_sums<4 * Eights>(sum[p], fractions[p]);
         }
     }
 }
