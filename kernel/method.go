@@ -60,6 +60,17 @@ func (m ExpertMethods) Where(methods ...ExpertMethod) []int {
 	return out
 }
 
+// Shared lists the experts that are computed for decode rows and fetched for prompt rows.
+func (m ExpertMethods) Shared() []int {
+	var out []int
+	for e := range m.Decode {
+		if m.Decode[e] == Computed && m.Prefill[e] == Fetched {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // Swap exchanges the methods of two experts. in has a copy in host memory and becomes resident; out is resident for all
 // rows and gets the methods of in. Swap modifies the lists.
 func (m ExpertMethods) Swap(in, out int) error {

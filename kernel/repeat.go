@@ -107,49 +107,57 @@ func (r Repeated) Fill(dst []byte) {
 }
 
 // OnHost copies matrices whose buffers are Drawn or Repeated to host memory, using all cores, for devices that read
-// experts there. It replaces their tensors in w. alloc allocates the memory of one matrix, for example page-locked
-// memory.
+// experts there. It replaces their tensors in w. alloc allocates the memory of each tensor, for example page-locked
+// memory: for one expert after the other gate, up and down, for each of them values, scales and zero points.
 func (w *ExpertWeights) OnHost(alloc func(bytes int64) (HostBuffer, error)) error {
-	tensors := make(chan *Tensor)
-	errs := make([]error, runtime.GOMAXPROCS(0))
+	fills := make(chan func() error)
+	errs := make([]error, runtime.GOMAXPROCS(0)+1)
 	var wait sync.WaitGroup
-	var taking sync.Mutex // alloc is called by one goroutine at a time
-	take := func(bytes int64) (HostBuffer, error) {
-		taking.Lock()
-		defer taking.Unlock()
-		return alloc(bytes)
-	}
-	for i := range errs {
+	for i := range errs[1:] {
 		wait.Go(func() {
-			for t := range tensors {
-				if errs[i] == nil {
-					errs[i] = t.onHost(take)
+			for fill := range fills {
+				if errs[i+1] == nil {
+					errs[i+1] = fill()
 				}
 			}
 		})
 	}
-	for _, list := range [][]Weight{w.Gate, w.Up, w.Down} {
-		for e := range list {
-			tensors <- &list[e].Data
-			tensors <- &list[e].Scale
-			tensors <- &list[e].Zero
+	for e := range w.Gate {
+		for _, m := range []*Weight{&w.Gate[e], &w.Up[e], &w.Down[e]} {
+			for _, t := range []*Tensor{&m.Data, &m.Scale, &m.Zero} {
+				fill := t.filler()
+				if fill == nil || errs[0] != nil {
+					continue
+				}
+				var b HostBuffer
+				if b, errs[0] = alloc(t.Extent()); errs[0] == nil {
+					t.Buf, t.Off = b, 0
+					fills <- func() error { return fill(b) }
+				}
+			}
 		}
 	}
-	close(tensors)
+	close(fills)
 	wait.Wait()
 	return errors.Join(errs...)
 }
 
-// onHost replaces a Drawn or Repeated buffer by host memory with the same values.
-func (t *Tensor) onHost(alloc func(bytes int64) (HostBuffer, error)) error {
-	var fill func([]byte) error
+// filler returns the function that writes the values of a Drawn or Repeated buffer to memory; nil for other buffers.
+func (t *Tensor) filler() func([]byte) error {
 	switch x := t.Buf.(type) {
 	case Drawn:
-		first := t.Off / int64(t.DType.Size())
-		fill = func(b []byte) error { return x.Fill(b, t.DType, first) }
+		d, first := t.DType, t.Off/int64(t.DType.Size())
+		return func(b []byte) error { return x.Fill(b, d, first) }
 	case Repeated:
-		fill = func(b []byte) error { x.Fill(b); return nil }
-	default:
+		return func(b []byte) error { x.Fill(b); return nil }
+	}
+	return nil
+}
+
+// onHost replaces a Drawn or Repeated buffer by host memory with the same values.
+func (t *Tensor) onHost(alloc func(bytes int64) (HostBuffer, error)) error {
+	fill := t.filler()
+	if fill == nil {
 		return nil
 	}
 	b, err := alloc(t.Extent())

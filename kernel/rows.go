@@ -10,9 +10,24 @@ type HostExperts interface {
 	Serve(*Mailbox) error
 	// Timeout returns how long a device waits for an answer.
 	Timeout() time.Duration
+	// Stored returns the matrices of expert e as they are stored here, and Block the memory that contains the matrices
+	// of all experts stored here. They are for experts that were prepared as Shared; e is an expert that is computed
+	// here for some rows. Swap keeps their addresses.
+	Stored(e int) (gate, up, down Weight)
+	Block() []byte
 	// Swap replaces expert in, which is computed here, by expert out, which was on a device. It is called while no
 	// exchange is in progress, for experts that were prepared as Movable. If it returns an error, nothing was changed.
 	Swap(in, out int) error
+}
+
+// StoredExperts are experts that a device in host memory has stored as copies in one block of memory, as
+// ExpertWeights.Together asks.
+type StoredExperts interface {
+	Experts
+	// Stored returns the matrices of expert i: those of the weights, in memory without gaps between rows.
+	Stored(i int) (gate, up, down Weight)
+	// Block returns the memory that contains the matrices of all experts.
+	Block() []byte
 }
 
 // HostedExperts are experts of a layer of which workers on the host may compute some.

@@ -126,6 +126,11 @@ type ExpertWeights struct {
 	Methods ExpertMethods
 	// Host computes the experts whose method is Computed; nil if there are none.
 	Host HostExperts
+	// Shared means that one copy in host memory serves an expert that is computed for decode rows and fetched for
+	// prompt rows: the device fetches the matrices that Host has stored, which are Plain.
+	Shared bool
+	// Together means that a device in host memory stores copies of all matrices in one block of memory (StoredExperts).
+	Together bool
 	// Movable means that experts may be moved between device and host memory later (ExpertSwapper). The matrices must
 	// then stay readable.
 	Movable bool
@@ -143,6 +148,36 @@ func (w *ExpertWeights) Select(experts []int) ExpertWeights {
 	return out
 }
 
+// Plain reports whether all matrices are bf16, or all e4m3 in blocks of 128 x 128, or all e2m1 in groups of 32: types
+// whose stored form is packed for a device by moving bytes.
+func (w *ExpertWeights) Plain() bool {
+	all := slices.Concat(w.Gate, w.Up, w.Down)
+	for _, is := range []func(Weight) bool{
+		func(w Weight) bool { return w.Data.DType == BF16 && !w.Scale.Given() },
+		func(w Weight) bool {
+			return w.Data.DType == E4M3 && w.BlockRows == foldSide && w.BlockCols == foldSide && w.SkipRows == 0
+		},
+		Weight.inGroups,
+	} {
+		if !slices.ContainsFunc(all, func(w Weight) bool { return !is(w) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// StoredBytes returns the bytes of copies of all matrices without gaps between rows, each tensor rounded up to a
+// multiple of line bytes.
+func (w *ExpertWeights) StoredBytes(line int64) int64 {
+	n := int64(0)
+	for _, w := range slices.Concat(w.Gate, w.Up, w.Down) {
+		for _, t := range []Tensor{w.Data, w.Scale, w.Zero} {
+			n += (int64(t.Rows)*int64(t.Cols)*int64(t.DType.Size()) + line - 1) / line * line
+		}
+	}
+	return n
+}
+
 // Check validates shapes, element types, scales and methods of the experts.
 func (w *ExpertWeights) Check() error {
 	c := checker{op: "prepare experts"}
@@ -158,6 +193,10 @@ func (w *ExpertWeights) Check() error {
 		c.weight("down", w.Down[e], hidden, inner)
 	}
 	w.Methods.check(&c, len(w.Gate), w.Host != nil)
+	if w.Shared && !w.Plain() {
+		c.fail("one copy of an expert serves the host and the device only if all matrices are bf16, or all e4m3 in "+
+			"blocks of %d x %d, or all e2m1 in groups of 32; store two copies", foldSide, foldSide)
+	}
 	return c.err
 }
 

@@ -160,8 +160,8 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 	if err != nil {
 		return nil, fmt.Errorf("inspect: --gpu-memory: %w", err)
 	}
-	q := estimate.Question{Name: name, Model: src.Model, Format: src.ExpertFormat(), Machine: m, Asked: f.hw,
-		Usage: counts, DeviceBytes: most, Weights: estimate.WeightsOf(src)}
+	q := estimate.Question{Name: name, Model: src.Model, Format: src.ExpertFormat(), Shared: src.PlainExperts(),
+		Machine: m, Asked: f.hw, Usage: counts, DeviceBytes: most, Weights: estimate.WeightsOf(src)}
 	out, err := q.Fit()
 	if err != nil {
 		return unfit(s, err)

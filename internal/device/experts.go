@@ -147,7 +147,8 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 		return err
 	}
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
-		Host: p.Host.Memory(), Machine: on, Chunk: q.Chunk,
+		Shared: src.PlainExperts(),
+		Host:   p.Host.Memory(), Machine: on, Chunk: q.Chunk,
 		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
 	count := 0
 	for _, n := range ask.Layers {

@@ -246,25 +246,43 @@ func (d *Device) Reach(bytes []byte) (*Reachable, error) {
 	if len(bytes) == 0 {
 		return nil, argumentError("reach: the size is 0 bytes, want 1 or more")
 	}
-	const portable, mapped, readOnly = 1, 2, 8
-	at, size := uintptr(unsafe.Pointer(&bytes[0])), uintptr(len(bytes))
-	r := &Reachable{device: d, bytes: bytes}
-	var errs []error
-	for _, flags := range [...]uintptr{portable | mapped | readOnly, portable | mapped} {
-		err := d.plain(cuMemHostRegister, at, size, flags)
-		if err == nil {
-			return r, nil
-		}
-		errs = append(errs, err)
+	r, failed := d.register(bytes, registerInPlace|registerReadOnly)
+	if failed != nil {
+		r, failed = d.register(bytes, registerInPlace)
+	}
+	if failed == nil {
+		return r, nil
 	}
 	copied, err := d.AllocHost(int64(len(bytes)))
 	if err != nil {
 		return nil, fmt.Errorf("cuda: %d bytes of host memory for kernels to read: %w", len(bytes),
-			errors.Join(append(errs, err)...))
+			errors.Join(failed, err))
 	}
 	copy(copied.Bytes(), bytes)
-	r.copied, r.bytes = copied, nil
-	return r, nil
+	return &Reachable{device: d, copied: copied}, nil
+}
+
+// Lock makes host memory readable by the copy engine and by kernels, in place. The caller may write to the memory.
+func (d *Device) Lock(bytes []byte) (*Reachable, error) {
+	if len(bytes) == 0 {
+		return nil, argumentError("lock: the size is 0 bytes, want 1 or more")
+	}
+	return d.register(bytes, registerInPlace)
+}
+
+// Flags of cuMemHostRegister: in place, for every context and at the same address on the device; and memory that the
+// process cannot write is allowed.
+const (
+	registerInPlace  = 1 | 2
+	registerReadOnly = 8
+)
+
+func (d *Device) register(bytes []byte, flags uintptr) (*Reachable, error) {
+	err := d.plain(cuMemHostRegister, uintptr(unsafe.Pointer(&bytes[0])), uintptr(len(bytes)), flags)
+	if err != nil {
+		return nil, err
+	}
+	return &Reachable{device: d, bytes: bytes}, nil
 }
 
 // Ptr returns the address at which kernels read the memory.

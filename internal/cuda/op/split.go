@@ -38,11 +38,13 @@ const notHere = cuda.OnHost - 1
 // split describes where the experts of a layer are stored, for a layer with experts in host memory.
 type split struct {
 	methods  kernel.ExpertMethods
-	resident []int            // experts packed on the device, in this order
-	here     [2]bool          // whether any experts are resident, for decode rows and for prompt rows
-	tables   [2]cuda.Ptr      // i32 [experts]: tables for decode rows and for prompt rows
-	hosted   [2]bool          // whether the host's workers compute some experts, for decode rows and for prompt rows
-	groups   [2][]group       // groups of fetched experts, for decode rows and for prompt rows
+	resident []int       // experts packed on the device, in this order
+	here     [2]bool     // whether any experts are resident, for decode rows and for prompt rows
+	tables   [2]cuda.Ptr // i32 [experts]: tables for decode rows and for prompt rows
+	hosted   [2]bool     // whether the host's workers compute some experts, for decode rows and for prompt rows
+	groups   [2][]group  // groups of fetched experts, for decode rows and for prompt rows
+	shared   []int       // experts that are fetched for prompt rows from the copy of the host's workers
+	sharedAt [][plainPieces]cuda.Ptr
 	stored   []int            // experts packed in page-locked memory, in this order
 	store    cuda.Ptr         // packed weights of the stored experts
 	memory   *cuda.HostBuffer // memory of store; nil in a dry run
@@ -50,9 +52,10 @@ type split struct {
 	weights  *kernel.ExpertWeights // all experts, if they are movable; otherwise nil
 }
 
-// group is a range of the experts in split.stored.
+// group is a range of the experts in split.stored or split.shared.
 type group struct {
 	first, count int
+	shared       bool
 	table        cuda.Ptr // i32 [experts]: slot of each expert, negative for experts of other groups
 }
 
@@ -64,10 +67,10 @@ func slotsOf(phase int) int {
 	return ringSlots
 }
 
-// storedOf returns the experts that are fetched in at least one phase. Experts that are fetched for decode rows come
-// first, so that groups have no gaps.
-func storedOf(m kernel.ExpertMethods) []int {
-	list := m.Where(kernel.Fetched)
+// storedOf returns the experts that are fetched in at least one phase and are not shared. Experts that are fetched for
+// decode rows come first, so that groups have no gaps.
+func storedOf(m kernel.ExpertMethods, shared []int) []int {
+	list := slices.DeleteFunc(m.Where(kernel.Fetched), func(e int) bool { return slices.Contains(shared, e) })
 	slices.SortStableFunc(list, func(a, b int) int {
 		switch first := m.Decode[a] == kernel.Fetched; {
 		case first == (m.Decode[b] == kernel.Fetched):
@@ -98,13 +101,16 @@ func (s *split) places(phase int) []int32 {
 }
 
 // slots returns the table of a group's experts in a phase, and whether any of them is fetched.
-func (s *split) slots(phase, first, count int) (table []int32, any bool) {
-	method := s.methods.Of(phase == 1)
+func (s *split) slots(phase int, g group) (table []int32, any bool) {
+	method, list := s.methods.Of(phase == 1), s.stored
+	if g.shared {
+		list = s.shared
+	}
 	table = make([]int32, len(method))
 	for e := range table {
 		table[e] = notHere
 	}
-	for slot, e := range s.stored[first : first+count] {
+	for slot, e := range list[g.first : g.first+g.count] {
 		if method[e] == kernel.Fetched {
 			table[e], any = int32(slot), true
 		}
@@ -120,6 +126,7 @@ type offloaded struct {
 	state    *cuda.Buffer // state of exchanges
 	timeout  time.Duration
 	stores   []*cuda.HostBuffer
+	locked   []*cuda.Reachable // memory of the host's workers with shared experts
 	ring     cuda.Ptr
 	stage    cuda.Ptr // memory for a packed expert that is being moved
 	halves   [2]half
@@ -160,7 +167,11 @@ func packedSize(n int64, s cuda.ExpertShape) int64 {
 // prepareSplit assigns positions to the experts of a layer. x has the shape of the experts.
 func prepareSplit(d *Device, u *upload, x *experts, w *kernel.ExpertWeights) error {
 	m := w.Methods.Clone() // Swap changes the methods of movable experts
-	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
+	s := &split{methods: m, resident: m.Where(kernel.Resident), host: w.Host}
+	if w.Shared {
+		s.shared = m.Shared()
+	}
+	s.stored = storedOf(m, s.shared)
 	size := packedSize(int64(len(s.resident)), x.shape)
 	base, err := u.room(size, size)
 	if err != nil {
@@ -175,6 +186,9 @@ func prepareSplit(d *Device, u *upload, x *experts, w *kernel.ExpertWeights) err
 		if err := keepPacked(d, u, x, w.Select(s.stored)); err != nil {
 			return err
 		}
+	}
+	if err := lockShared(d, x, w.Host); err != nil {
+		return err
 	}
 	for phase := range s.tables {
 		s.hosted[phase] = slices.Contains(m.Of(phase == 1), kernel.Computed)
@@ -193,7 +207,7 @@ func prepareSplit(d *Device, u *upload, x *experts, w *kernel.ExpertWeights) err
 		s.weights = w
 	}
 	if s.groups[0] != nil || s.groups[1] != nil {
-		if err := openRing(d, u, x.shape); err != nil {
+		if err := openRing(d, u, x.shape, w.Shared); err != nil {
 			return err
 		}
 	}
@@ -216,22 +230,31 @@ func (u *upload) table(list []int32) (cuda.Ptr, error) {
 	return at, u.copy(at, bytes)
 }
 
-// groups divides the stored experts into groups, for the methods of one phase.
+// groups divides the stored and the shared experts into groups, for the methods of one phase.
 func (u *upload) groups(s *split, phase int) ([]group, error) {
 	var out []group
-	for first := 0; first < len(s.stored); first += slotsOf(phase) {
-		count := min(slotsOf(phase), len(s.stored)-first)
-		table, any := s.slots(phase, first, count)
+	for _, g := range slices.Concat(ranges(len(s.stored), slotsOf(phase), false),
+		ranges(len(s.shared), slotsOf(phase), true)) {
+		table, any := s.slots(phase, g)
 		if !any {
 			continue
 		}
-		at, err := u.table(table)
-		if err != nil {
+		var err error
+		if g.table, err = u.table(table); err != nil {
 			return nil, err
 		}
-		out = append(out, group{first: first, count: count, table: at})
+		out = append(out, g)
 	}
 	return out, nil
+}
+
+// ranges divides n experts into groups of at most the given number.
+func ranges(n, most int, shared bool) []group {
+	var out []group
+	for first := 0; first < n; first += most {
+		out = append(out, group{first: first, count: min(most, n-first), shared: shared})
+	}
+	return out
 }
 
 // hostMemory allocates page-locked memory. A dry run gets an address without memory.
@@ -302,15 +325,18 @@ func piecesOf(p cuda.PackedExperts, i int, s cuda.ExpertShape) [4]cuda.Ptr {
 }
 
 // openRing allocates the buffers into which experts are fetched.
-func openRing(d *Device, u *upload, s cuda.ExpertShape) (err error) {
+func openRing(d *Device, u *upload, s cuda.ExpertShape, shared bool) (err error) {
 	o := &d.offload
 	if o.ring != 0 {
 		return nil
 	}
-	if o.ring, err = u.room(packedSize(ringSlots, s), 0); err != nil {
+	ring, size := packedSize(ringSlots, s), packedSize(groupSlots, s)
+	if shared {
+		ring, size = max(ring, plainAligned(size)+groupSlots*plainSize(s)), max(size, groupSlots*plainSize(s))
+	}
+	if o.ring, err = u.room(ring, 0); err != nil {
 		return err
 	}
-	size := packedSize(groupSlots, s)
 	for i := range o.halves {
 		h := &o.halves[i]
 		if h.at, err = u.room(size, 0); err != nil {
@@ -394,6 +420,9 @@ func (o *offloaded) close() error {
 		errs = append(errs, h.ready.Close(), h.free.Close())
 	}
 	for _, m := range o.stores {
+		errs = append(errs, m.Free())
+	}
+	for _, m := range o.locked {
 		errs = append(errs, m.Free())
 	}
 	return errors.Join(errs...)

@@ -109,7 +109,7 @@ func (b *splitBench) prepare(decode, prefill string) kernel.Experts {
 func (b *splitBench) prepareAs(m kernel.ExpertMethods) kernel.Experts {
 	b.Helper()
 	w := b.weights
-	w.Methods = m
+	w.Methods, w.Shared = m, w.Plain()
 	var err error
 	w.Host, err = b.host.Prepare(b.layers, w)
 	b.must(err)
@@ -167,6 +167,17 @@ func TestGPUFetchedExperts(t *testing.T) {
 				}
 			}
 		}
+		x := b.prepare("rc", "rf") // fetched from the copy of the host's workers, unless that is bf16
+		for _, n := range []int{7, 200} {
+			a := b.rows(n)
+			want := b.run(whole, a, 0, n, false)
+			a.Prompt = n
+			for range 5 {
+				if !bytes.Equal(b.run(x, a, 0, n, false), want) {
+					t.Fatalf("%v: %d prompt rows with the experts of the host differ", kind, n)
+				}
+			}
+		}
 	}
 }
 
@@ -207,18 +218,22 @@ func TestGPUHostExperts(t *testing.T) {
 	}
 }
 
-// A captured pass exchanges rows with the host every time it is launched, with the current data.
+// A captured pass exchanges rows with the host every time it is launched, with the current data. In the last case the
+// rows are those of a prompt, and experts are fetched from the copy of the host's workers.
 func TestGPUSplitGraphs(t *testing.T) {
 	b := newSplitBench(t, kernel.E2M1x2, offload.Options{}, func() error { return nil })
-	for _, m := range []string{"rc", "c", "rcf", "f"} {
-		x := b.prepare(m, m)
+	for _, m := range [][2]string{{"rc", "rc"}, {"c", "c"}, {"rcf", "rcf"}, {"f", "f"}, {"rc", "rf"}} {
+		x := b.prepare(m[0], m[1])
 		const n = 9
 		a, other := b.rows(n), b.rows(n)
+		if m[0] != m[1] {
+			a.Prompt, other.Prompt = n, n
+		}
 		wants := [2][]byte{b.run(x, a, 0, n, false), b.run(x, other, 0, n, false)}
 		live := kernel.ExpertArgs{Out: b.place(b.gpu, kernel.BF16, n, splitHidden, nil),
 			X:       b.place(b.gpu, kernel.BF16, n, splitHidden, nil),
 			IDs:     b.ints(n, splitTop, make([]int32, n*splitTop)).gpu,
-			Weights: b.normal(n, splitTop).gpu, Experts: x, Limit: a.Limit}
+			Weights: b.normal(n, splitTop).gpu, Experts: x, Limit: a.Limit, Prompt: a.Prompt}
 		g, err := b.gpu.Capture(func() error {
 			return errors.Join(b.gpu.PostExperts(live), chosenExperts(b.gpu,
 				live))

@@ -46,6 +46,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 			return err
 		}
 	}
+	s.moveShared(in, out)
 	if kept >= 0 {
 		if s.memory != nil {
 			if err := keep(d.stream, s.memory, len(s.stored), kept, p.at, slot, p.shape); err != nil {
@@ -97,7 +98,7 @@ func rewriteTables(d *Device, s *split) error {
 			return err
 		}
 		for _, g := range s.groups[phase] {
-			table, _ := s.slots(phase, g.first, g.count)
+			table, _ := s.slots(phase, g)
 			if err := write(g.table, table); err != nil {
 				return err
 			}

@@ -247,11 +247,10 @@ func multiplyGroup(d *Device, s *splitPart, g group) error {
 	if err := lookUp(d, s, g.table, s.places); err != nil {
 		return err
 	}
-	base, done, err := bring(d, s, g)
+	packed, done, err := bring(d, s, g)
 	if err != nil {
 		return err
 	}
-	packed := packedAt(base, int64(slotsOf(s.phase)), s.p.shape)
 	args := s.args
 	args.GateUp, args.Down, args.GateUpScales, args.DownScales = packed.GateUp, packed.Down, packed.GateUpScales,
 		packed.DownScales
@@ -264,30 +263,44 @@ func multiplyGroup(d *Device, s *splitPart, g group) error {
 
 // bring enqueues the copy of a group to device memory; for prompt rows on a separate stream, before the main stream
 // needs the group. The caller calls done after the products.
-func bring(d *Device, s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
+func bring(d *Device, s *splitPart, g group) (at cuda.PackedExperts, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }
+	if g.shared {
+		at, err = bringShared(d, s, g)
+		return at, nothing, err
+	}
 	shape, bytes := s.p.shape, pieceSizes(s.p.shape)
 	source := piecesOf(packedAt(s.p.split.store, int64(len(s.p.split.stored)), shape), g.first, shape)
 	if s.phase == 0 || d.capture || o.dry {
 		to := packedAt(o.ring, int64(slotsOf(s.phase)), shape)
-		return o.ring, nothing, cuda.FetchExperts(d.kernels, d.stream, &cuda.FetchArgs{Places: s.places, From: source,
+		return to, nothing, cuda.FetchExperts(d.kernels, d.stream, &cuda.FetchArgs{Places: s.places, From: source,
 			To: piecesOf(to, 0, shape), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
 	}
+	h, err := takeHalf(o)
+	if err != nil {
+		return at, nil, err
+	}
+	at = packedAt(h.at, groupSlots, shape)
+	for i, to := range piecesOf(at, 0, shape) {
+		if err := o.copies.CopyFromLocked(to, source[i], int64(g.count)*bytes[i]); err != nil {
+			return at, nil, err
+		}
+	}
+	return at, func() error { return h.free.Record(d.stream) }, h.filled(d)
+}
+
+// takeHalf returns the half of the buffer that was used longer ago. The copy engine waits until it is free.
+func takeHalf(o *offloaded) (*half, error) {
 	h := &o.halves[o.turn]
 	o.turn = 1 - o.turn
 	if h.used {
-		if err := o.copies.Wait(h.free); err != nil {
-			return 0, nil, err
-		}
+		return h, o.copies.Wait(h.free)
 	}
-	for i, to := range piecesOf(packedAt(h.at, groupSlots, shape), 0, shape) {
-		if err := o.copies.CopyFromLocked(to, source[i], int64(g.count)*bytes[i]); err != nil {
-			return 0, nil, err
-		}
-	}
-	if err := errors.Join(h.ready.Record(o.copies), d.stream.Wait(h.ready)); err != nil {
-		return 0, nil, err
-	}
+	return h, nil
+}
+
+// filled makes the main stream wait for the copies to a half.
+func (h *half) filled(d *Device) error {
 	h.used = true
-	return h.at, func() error { return h.free.Record(d.stream) }, nil
+	return errors.Join(h.ready.Record(d.offload.copies), d.stream.Wait(h.ready))
 }

@@ -22,6 +22,10 @@ type silentHost struct {
 func (h *silentHost) Layer() int                    { return 3 }
 func (h *silentHost) Timeout() time.Duration        { return time.Second }
 func (h *silentHost) Serve(b *kernel.Mailbox) error { h.box = b; return nil }
+func (h *silentHost) Block() []byte                 { return nil }
+func (h *silentHost) Stored(e int) (gate, up, down kernel.Weight) {
+	panic("the experts are not shared")
+}
 func (h *silentHost) Swap(in, out int) error {
 	h.swaps = append(h.swaps, [2]int{in, out})
 	return h.refuses
@@ -191,7 +195,7 @@ func TestMovedExperts(t *testing.T) {
 	}
 	s := p.(*experts).split
 	look := func() string {
-		table, _ := s.slots(1, 0, 2)
+		table, _ := s.slots(1, group{count: 2})
 		return fmt.Sprint(s.places(0), s.places(1), table)
 	}
 	const n, c = notHere, cuda.OnHost

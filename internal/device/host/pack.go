@@ -16,6 +16,9 @@ type packer struct {
 	nodes *numa.Layout // nil if blocks are spread over all memory nodes
 }
 
+// packLine is the alignment of packed weights, in bytes: a cache line.
+const packLine = 64
+
 // packBlock is the size of a block; it holds many tensors, so that few bytes are lost at the ends of its huge pages.
 const packBlock = 64 << 20
 
@@ -92,11 +95,10 @@ func (p *packer) copy(data []byte) []byte {
 
 // take returns memory for the given number of bytes.
 func (p *packer) take(bytes int) []byte {
-	const line = 64
-	n := (bytes + line - 1) &^ (line - 1)
+	n := (bytes + packLine - 1) &^ (packLine - 1)
 	var to []byte
 	switch {
-	case n > packBlock/4:
+	case n > len(p.block) && n > packBlock/4:
 		to = p.allocate(n)
 	case n > len(p.block):
 		p.block = p.allocate(packBlock)
@@ -105,6 +107,16 @@ func (p *packer) take(bytes int) []byte {
 		to, p.block = p.block[:n], p.block[n:]
 	}
 	return to[:bytes:bytes]
+}
+
+// oneBlock returns a packer with a block of the given number of bytes; p may be nil.
+func (p *packer) oneBlock(bytes int64) *packer {
+	one := &packer{}
+	if p != nil {
+		one.nodes = p.nodes
+	}
+	one.block = one.allocate(int(bytes))
+	return one
 }
 
 // allocate returns a block of memory on huge pages.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"sparrow/kernel"
@@ -19,7 +20,10 @@ type Matrix struct {
 func (m *Matrix) Role() kernel.Role { return m.role }
 
 // Experts holds the prepared matrices of a layer's experts.
-type Experts struct{ Gate, Up, Down []*Matrix }
+type Experts struct {
+	Gate, Up, Down []*Matrix
+	block          []byte // memory of all matrices, if they were prepared Together
+}
 
 // Count returns the number of experts.
 func (x *Experts) Count() int { return len(x.Gate) }
@@ -29,6 +33,14 @@ func (x *Experts) Hidden() int { return x.Gate[0].In() }
 
 // Inner returns the length of the rows between gate and down.
 func (x *Experts) Inner() int { return x.Gate[0].Out() }
+
+// Stored returns the matrices of expert i.
+func (x *Experts) Stored(i int) (gate, up, down kernel.Weight) {
+	return x.Gate[i].Weight, x.Up[i].Weight, x.Down[i].Weight
+}
+
+// Block returns the memory of all matrices, if they were prepared Together.
+func (x *Experts) Block() []byte { return x.block }
 
 // Prepare checks a weight and uses it in place, or as a copy if it is not aligned for its elements or weights are
 // packed.
@@ -54,7 +66,7 @@ func (m Memory) Matrix(w kernel.Weight, role kernel.Role) (*Matrix, error) {
 	if err := w.Check(role); err != nil {
 		return nil, err
 	}
-	return m.keep(w, role), nil
+	return keep(w, role, m.place), nil
 }
 
 // Experts is like PrepareExperts, for a device that reads the elements of the matrices.
@@ -66,14 +78,43 @@ func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 		return nil, fmt.Errorf("%w: prepare experts: %d of %d are in host memory; this device has one "+
 			"memory", kernel.ErrUnsupported, w.Methods.OnHost(), len(w.Gate))
 	}
-	all := func(list []kernel.Weight) []*Matrix {
-		out := make([]*Matrix, len(list))
-		for i, w := range list {
-			out[i] = m.keep(w, kernel.Projected)
-		}
-		return out
+	x := &Experts{}
+	if w.Together {
+		m.pack = m.pack.oneBlock(w.StoredBytes(packLine))
+		x.block = m.pack.block
 	}
-	return &Experts{Gate: all(w.Gate), Up: all(w.Up), Down: all(w.Down)}, nil
+	made := map[*byte]bool{} // matrices whose values are generated here, so they need no copy
+	place := func(t kernel.Tensor) kernel.Tensor {
+		if b := Bytes(t); len(b) > 0 && made[&b[0]] {
+			return t
+		}
+		return m.place(t)
+	}
+	w.Gate, w.Up, w.Down = slices.Clone(w.Gate), slices.Clone(w.Up), slices.Clone(w.Down) // OnHost changes the lists
+	err := w.OnHost(func(bytes int64) (kernel.HostBuffer, error) {
+		b := m.take(int(bytes))
+		if len(b) > 0 {
+			made[&b[0]] = true
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for e := range w.Gate { // the matrices of an expert are adjacent, as in OnHost
+		x.Gate = append(x.Gate, keep(w.Gate[e], kernel.Projected, place))
+		x.Up = append(x.Up, keep(w.Up[e], kernel.Projected, place))
+		x.Down = append(x.Down, keep(w.Down[e], kernel.Projected, place))
+	}
+	return x, nil
+}
+
+// take returns memory for a weight.
+func (m Memory) take(bytes int) []byte {
+	if m.pack == nil {
+		return aligned(bytes)
+	}
+	return m.pack.take(bytes)
 }
 
 // Replace replaces expert i by the only expert of w: packed weights are copied into the memory of the replaced expert.
@@ -98,8 +139,8 @@ func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 		}
 	}
 	for _, p := range places {
-		if m.pack == nil {
-			*p.to = m.keep(p.from, (*p.to).role)
+		if m.pack == nil && x.block == nil {
+			*p.to = keep(p.from, (*p.to).role, m.place)
 			continue
 		}
 		copyRows((*p.to).Data, p.from.Data)
@@ -126,13 +167,14 @@ func copyRows(to, from kernel.Tensor) {
 	}
 }
 
-func (m Memory) keep(w kernel.Weight, role kernel.Role) *Matrix {
-	w.Data = m.place(w.Data)
+// keep makes a matrix of a weight whose tensors place has stored.
+func keep(w kernel.Weight, role kernel.Role, place func(kernel.Tensor) kernel.Tensor) *Matrix {
+	w.Data = place(w.Data)
 	if w.Scale.Given() {
-		w.Scale = m.place(w.Scale)
+		w.Scale = place(w.Scale)
 	}
 	if w.Zero.Given() {
-		w.Zero = m.place(w.Zero)
+		w.Zero = place(w.Zero)
 	}
 	return &Matrix{Weight: w, role: role}
 }

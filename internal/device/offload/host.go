@@ -73,6 +73,7 @@ type layer struct {
 	host    *Host
 	number  int
 	experts kernel.Experts
+	stored  kernel.StoredExperts // the same experts, if another device fetches them; else nil
 	// local holds, for decodes and for prompts, the index of each expert among the host's experts, -1 for experts of a
 	// device.
 	local   [2][]int32
@@ -135,7 +136,8 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 	if err := some.Check(); err != nil {
 		return nil, err
 	}
-	bytes := size(some)
+	bytes := some.StoredBytes(1)
+	some.Together = w.Shared
 	l := &layer{host: h, number: number, each: bytes / int64(len(own))}
 	if h.used += bytes; h.counts {
 		return l, nil
@@ -154,12 +156,16 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 			}
 		}
 	}
-	err := some.OnHost(plain)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	if l.experts, err = h.dev.PrepareExperts(some); err != nil {
 		return nil, err
+	}
+	if w.Shared {
+		var ok bool
+		if l.stored, ok = l.experts.(kernel.StoredExperts); !ok {
+			return nil, fmt.Errorf("%w: layer %d: %s does not store experts in one block of memory, from which "+
+				"another device fetches them", kernel.ErrUnsupported, number, h.dev.Name())
+		}
 	}
 	if w.Movable {
 		l.weights = &w
@@ -170,26 +176,23 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 	return l, nil
 }
 
-// plain allocates memory on the Go heap.
-func plain(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }
-
-// size returns the number of bytes of experts.
-func size(w kernel.ExpertWeights) int64 {
-	var n int64
-	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
-		for _, m := range list {
-			n += int64(m.Data.Rows)*int64(m.Data.Cols)*int64(m.Data.DType.Size()) +
-				int64(m.Scale.Rows)*int64(m.Scale.Cols)*int64(m.Scale.DType.Size()) +
-				int64(m.Zero.Rows)*int64(m.Zero.Cols)
-		}
-	}
-	return n
-}
-
 func (l *layer) Layer() int { return l.number }
 
 // Timeout returns the maximum time that a device waits.
 func (l *layer) Timeout() time.Duration { return l.host.opts.Timeout }
+
+// Stored returns the matrices of expert e as the host stores them.
+func (l *layer) Stored(e int) (gate, up, down kernel.Weight) {
+	return l.stored.Stored(int(max(l.local[0][e], l.local[1][e])))
+}
+
+// Block returns the memory that contains the matrices of all experts stored by the host. A dry run has none.
+func (l *layer) Block() []byte {
+	if l.stored == nil {
+		return nil
+	}
+	return l.stored.Block()
+}
 
 // Swap replaces expert in, which the host computes, by expert out of a device.
 func (l *layer) Swap(in, out int) error {
@@ -209,7 +212,8 @@ func (l *layer) Swap(in, out int) error {
 			kernel.ErrUnsupported, l.number, h.dev.Name())
 	}
 	some := l.weights.Select([]int{out})
-	if err := some.OnHost(plain); err != nil {
+	onHeap := func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }
+	if err := some.OnHost(onHeap); err != nil {
 		return err
 	}
 	if err := dev.ReplaceExpert(l.experts, int(place), some); err != nil {

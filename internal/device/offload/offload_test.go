@@ -158,7 +158,7 @@ func methods(t testing.TB, decode, prefill string) kernel.ExpertMethods {
 func prepare(t testing.TB, near kernel.Device, h *offload.Host, layer int, w kernel.ExpertWeights,
 	m kernel.ExpertMethods) kernel.Experts {
 	t.Helper()
-	w.Methods = m
+	w.Methods, w.Shared = m, w.Plain()
 	var err error
 	if w.Host, err = h.Prepare(layer, w); err != nil {
 		t.Fatal(err)

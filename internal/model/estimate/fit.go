@@ -25,6 +25,7 @@ type Question struct {
 	Name    string
 	Model   config.Description
 	Format  cost.Format // format of the experts, on which their rates depend
+	Shared  bool        // one copy of an expert in host memory serves both methods (placement.Ask)
 	Weights Weights     // the zero value means the types in which the family is released
 	Machine Machine
 	Asked   string       // name of the machine, as the user wrote it
@@ -60,7 +61,7 @@ type Part struct {
 }
 
 // Least holds the minimum sizes of memory with which a model runs, in bytes. Experts in host memory are counted once;
-// with more memory, some are stored twice, because CPU and GPU read different forms.
+// with more memory, some are stored twice if CPU and GPU read different forms.
 type Least struct {
 	Host       int64 `json:"host"`        // host memory, with these GPUs
 	Device     int64 `json:"device"`      // memory of each GPU, if all experts are in host memory; at most Whole
@@ -153,7 +154,7 @@ func (q *Question) Fit() (*Fit, error) {
 		layers[l] = e.layers[l] / m.GPUs
 	}
 	ask := placement.Ask{Layers: layers, Chosen: int(e.chosen), Ranks: m.GPUs, Bytes: each,
-		Format: q.Format, Type: q.Weights.Type,
+		Format: q.Format, Shared: q.Shared, Type: q.Weights.Type,
 		Host: max(m.CPU.MemoryBytes-hostBytes-tables, 0) / int64(m.GPUs), Machine: m.Machine, Chunk: Chunk,
 		Usage: q.Usage, Unused: len(e.layers) - q.Model.Common().Layers, Rows: Sequences}
 	ask.Device = memory

@@ -207,6 +207,25 @@ func (s *Source) ExpertFormat() cost.Format {
 	return format
 }
 
+// PlainExperts reports whether all routed experts are bf16, or all e4m3 in blocks of 128 x 128, or all FP4 in groups of
+// 32, as kernel.ExpertWeights.Plain requires.
+func (s *Source) PlainExperts() bool {
+	first := weight.Invalid
+	for t := range s.Weights.All() {
+		if values, _ := s.Weights.Parameters(t); values == 0 || !strings.Contains(t.Name, ".experts.") {
+			continue
+		}
+		m, err := s.Weights.Matrix(t.Name)
+		plain := m.Values == weight.BF16 || m.Values == weight.F8E4M3 && m.BlockRows == 128 && m.BlockCols == 128 ||
+			m.Values == weight.F4E2M1x2 && m.BlockCols == 32 && m.Factor == 0 && m.Scale.DType != weight.F8E4M3
+		if err != nil || !plain || first != weight.Invalid && m.Values != first {
+			return false
+		}
+		first = m.Values
+	}
+	return first != weight.Invalid
+}
+
 // LoadRanks loads the shards of each rank to its device and returns one model for all ranks. how is the division of
 // attention. onTensor is called once for each tensor.
 func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name string)) (model.Model, error) {

@@ -63,8 +63,9 @@ func TestTableOfDescriptions(t *testing.T) {
 		}
 		experts := func(of *family.Source) {
 			layers, each := of.ExpertLayers()
-			fmt.Fprintf(&out, "%d layers, %d experts, %d chosen, stored as %v, by layer %v, %d tensors\n", layers, each,
-				of.ChosenExperts(), of.ExpertFormat(), of.LayerExperts(), of.Weights.Len())
+			fmt.Fprintf(&out, "%d layers, %d experts, %d chosen, stored as %v, plain %v, by layer %v, %d tensors\n",
+				layers, each, of.ChosenExperts(), of.ExpertFormat(), of.PlainExperts(), of.LayerExperts(),
+				of.Weights.Len())
 		}
 		experts(src)
 		src.DropDrafts()

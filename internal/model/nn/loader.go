@@ -207,7 +207,7 @@ func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
 		return fmt.Errorf("%w: layer %d has experts in host memory, but no device of the host computes them",
 			kernel.ErrArgument, layer)
 	}
-	w.Movable = l.Movable
+	w.Movable, w.Shared = l.Movable, l.Placement.Shared
 	w.Host, err = l.Host.Prepare(layer, *w)
 	return err
 }

@@ -24,7 +24,10 @@ type Ask struct {
 	Unused int   // number of layers at the end that are not run: drafting layers if drafting is disabled
 	Chosen int   // experts that a row uses in each layer with experts, over all ranks
 	Ranks  int   // ranks that share the experts of each layer equally; 0 means 1
-	Bytes  int64 // bytes of one expert, in device and host memory; with two methods, it is in host memory twice
+	Bytes  int64 // bytes of one expert, in device and host memory
+	// Shared means that one copy in host memory serves both methods (kernel.ExpertWeights.Plain). Otherwise an expert
+	// with two methods is in host memory twice.
+	Shared bool
 	Format cost.Format
 	Type   string // type of the experts' values, for messages; empty means Format
 
@@ -72,18 +75,20 @@ func Choose(a Ask) (*Choice, error) {
 		c.Placement.Decode[l], c.Placement.Prefill[l] = make([]Method, n), make([]Method, n)
 	}
 	c.methods(&a)
+	c.Placement.Shared = a.Shared && c.Decode == Computed && c.Prefill == Fetched
 	why := ""
 	switch twice := 2 * c.HostBytes; {
 	case c.Decode == c.Prefill:
 	case a.OneMethod:
 		why = "so that a token that is computed again has the same bits"
-	case twice > a.Host:
+	case twice > a.Host && !c.Placement.Shared:
 		why = fmt.Sprintf("two copies, %s, do not fit the host, which has %s", unit.Bytes(twice), unit.Bytes(a.Host))
 	default:
 		c.Beside = a.beside(c)
 	}
 	if why != "" {
 		c.oneMethod(&a)
+		c.Placement.Shared = false
 	}
 	c.Covered = 1
 	total, host := 0.0, 0.0
@@ -99,7 +104,7 @@ func Choose(a Ask) (*Choice, error) {
 			far[x.layer]--
 			decode = Fetched
 		}
-		if decode != c.Prefill {
+		if decode != c.Prefill && !c.Placement.Shared {
 			c.HostBytes += a.Bytes
 		}
 		c.Placement.Decode[x.layer][x.expert], c.Placement.Prefill[x.layer][x.expert] = decode, c.Prefill
@@ -251,7 +256,10 @@ func (c *Choice) explain(a *Ask) {
 	say("%d of %d experts (%.1f %%) are in device memory: %s of memory / %s per expert = %d", c.Resident, c.Experts,
 		100*float64(c.Resident)/float64(c.Experts), unit.Bytes(a.Device), unit.Bytes(a.Bytes), c.Resident)
 	copies := ""
-	if c.Decode != c.Prefill {
+	switch {
+	case c.Placement.Shared:
+		copies = " in one copy for both methods"
+	case c.Decode != c.Prefill:
 		copies = " in two copies, one for each method"
 	}
 	say("%d experts, %s%s, are in host memory, which has %s for them", c.Experts-c.Resident, unit.Bytes(c.HostBytes),

@@ -159,6 +159,27 @@ func TestOneCopy(t *testing.T) {
 	}
 }
 
+// One copy of an expert that serves both methods halves the host memory, so both methods are used on a host that has no
+// room for two copies. Experts that are fetched in decodes, too, are not counted twice.
+func TestOneCopyForBothMethods(t *testing.T) {
+	a := flash(120*gib, 30*gib)
+	a.Shared = true
+	for _, rows := range []int{1, 32} {
+		a.Rows = rows
+		c, err := Choose(a)
+		if err != nil || c.Decode != Computed || c.Prefill != Fetched || !c.Placement.Shared ||
+			(c.Beside > 0) != (rows > 1) ||
+			c.HostBytes != int64(c.Experts-c.Resident)*a.Bytes ||
+			!strings.Contains(strings.Join(c.Reasons, "\n"), "in one copy for both methods") {
+			t.Errorf("%d rows: %+v, %v", rows, c, err)
+		}
+	}
+	a.OneMethod = true
+	if c, err := Choose(a); err != nil || c.Decode != c.Prefill || c.Placement.Shared {
+		t.Errorf("one method: %+v, %v", c, err)
+	}
+}
+
 // With few cores experts are fetched over the bus, because that is faster than computing them on the CPU.
 func TestFewCoresFetch(t *testing.T) {
 	a := flash(120*gib, 120*gib)

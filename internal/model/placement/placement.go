@@ -28,6 +28,9 @@ const (
 type Placement struct {
 	Decode  [][]Method // for decode rows, verified drafts and drafting passes
 	Prefill [][]Method // for prompt rows
+	// Shared means that the copy of an expert that the CPU computes in decodes is also the one that is fetched for
+	// prompts. The matrices must be Plain (kernel.ExpertWeights).
+	Shared bool
 }
 
 // Uniform returns a placement in which the CPU computes the given share of every layer's experts in both phases: the

@@ -76,6 +76,7 @@ func LoadOver(t testing.TB, src *family.Source, dev, far kernel.Device, rule Rul
 		}
 	})
 	p := rule(src.ExpertLayers())
+	p.Shared = src.PlainExperts()
 	m, err := src.LoadPlaced(dev, family.Placed{Placement: p, Host: h, Movable: true}, nil)
 	if err != nil {
 		t.Fatal(err)
