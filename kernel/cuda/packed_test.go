@@ -12,7 +12,8 @@ func TestPackedGroups(t *testing.T) {
 	}{
 		{"q4_k", 8, packedFew8}, {"nvfp4", 128, packedFew64}, {"nvfp4", 129, packedMany}, {"nvfp4", 4096, packedPair},
 		{"iq2_xxs", 4096, packedMany}, {"i8_g32_any", 8192, packedPair},
-		{"nvfp4", 1, packedSix}, {"u4_g32_any", 16, packedSix}, {"q4_k", 16, packedFew16},
+		{"nvfp4", 1, packedFewMatrix}, {"u4_g32_any", 16, packedFewMatrix}, {"q2_k", 1, packedFewMatrix},
+		{"iq2_xxs", 16, packedFewMatrix}, {"iq2_xxs", 17, packedFew64}, {"q4_k", 16, packedFew16},
 	} {
 		x := PackedProduct{Format: c.format, Rows: c.rows, Columns: 24576, K: 16384}
 		if got := x.tokens(); got != c.want {
@@ -35,7 +36,7 @@ func TestPackedGroups(t *testing.T) {
 
 // Blocks of six stripes are used for few rows if an SM then has at most a fifth more weights to process than with
 // blocks of four stripes.
-func TestPackedSixFits(t *testing.T) {
+func TestPackedFewMatrixFits(t *testing.T) {
 	for _, c := range []struct {
 		columns, parts int32
 		want           bool
@@ -47,7 +48,7 @@ func TestPackedSixFits(t *testing.T) {
 		{397 * 256, 1, true}, {505 * 256, 1, true}, // three rounds, and four
 		{24576, 4, true}, {8192, 4, false}, {7168, 8, false},
 	} {
-		if got := packedSixFits(c.columns, c.parts); got != c.want {
+		if got := packedFewMatrixFits(c.columns, c.parts); got != c.want {
 			t.Errorf("%d columns, %d parts of k: %t, want %t", c.columns, c.parts, got, c.want)
 		}
 	}

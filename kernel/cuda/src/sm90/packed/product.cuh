@@ -327,7 +327,8 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
 #define PACKED_KERNELS(Name, ...)                           \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
     PACKED_FEW(Name##_few16, FewOf<__VA_ARGS__, 16, 512, 4>)
-#define PACKED_DUO(Name, ...) PACKED_FEW(Name##_duo, Duo<__VA_ARGS__>)
+// Defines a kernel for few tokens of experts, with the given number of stripes per block.
+#define PACKED_FEW_EXPERTS(Name, Stripes, ...) PACKED_FEW(Name##_few_experts, FewExperts<__VA_ARGS__, Stripes>)
 // Also defines a kernel for few experts with few rows: its blocks have 64 weight rows, so that all SMs have work.
 #define PACKED_KERNELS_FINE(Name, ...)                      \
     PACKED_KERNELS(Name, __VA_ARGS__)                       \

@@ -39,12 +39,12 @@ struct U4OnSums : U4Any {
     // which the sums of the upper and the lower rows must be multiplied.
     __device__ __forceinline__ float2 begin_group(int group, float2& fractions) {
         const u32 u = group == 0 ? upper.x : upper.y, l = group == 0 ? lower.x : lower.y;
-        powers[0] = high_twice(u & 0xFF800000u), powers[1] = high_twice(l & 0xFF800000u);
+        const u32 upper_power = u & 0xFF800000u, lower_power = l & 0xFF800000u;
+        powers[0] = high_twice(upper_power), powers[1] = high_twice(lower_power);
         least[0] = times(group == 0 ? low_twice(upper_zeros) : high_twice(upper_zeros), powers[0]);
         least[1] = times(group == 0 ? low_twice(lower_zeros) : high_twice(lower_zeros), powers[1]);
         const float2 before = fractions;
-        fractions.x = __uint_as_float((u & 0x007FFFFFu) | 0x3F800000u);
-        fractions.y = __uint_as_float((l & 0x007FFFFFu) | 0x3F800000u);
+        fractions = make_float2(fraction(u, upper_power), fraction(l, lower_power));
         return make_float2(__fmul_rn(before.x, reciprocal(fractions.x)), __fmul_rn(before.y, reciprocal(fractions.y)));
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
@@ -57,6 +57,15 @@ struct U4OnSums : U4Any {
             a[s][2] = times_plus(u4_pair<2>(c[s]), powers[0], least[0]);
             a[s][3] = times_plus(u4_pair<3>(c[s]), powers[1], least[1]);
         }
+    }
+    // Returns a scale divided by its power of two: the bits of 1 in place of those of the power. The sum is one
+    // instruction; the compiler would use two, a mask for the fraction and a mask for the bits of 1.
+    static __device__ __forceinline__ float fraction(u32 scale, u32 power) {
+        float r;
+        asm("{ .reg .u32 t; sub.u32 t, %1, %2; add.u32 t, t, 0x3F800000; mov.b32 %0, t; }"
+            : "=f"(r)
+            : "r"(scale), "r"(power));
+        return r;
     }
     static __device__ __forceinline__ float reciprocal(float v) {
         float r;

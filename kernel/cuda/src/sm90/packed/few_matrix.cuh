@@ -2,9 +2,10 @@
 // Arguments are those of product.cuh, without experts, and results are bitwise equal.
 //
 // Block: persistent, one per SM. One warp copies. The other twelve have 32 weight rows each, so that the rows of the
-//        tokens are fetched once for six stripes of 64 weight rows, and read once for 32 rows. A block has consecutive
-//        items (Division below), stores the sums of its parts of k, and counts them after its last item. A counter in
-//        global memory takes microseconds, so that counting each item would delay the next.
+//        tokens are fetched once for six stripes of 64 weight rows, and read once for 32 rows; all warps share a lookup
+//        table. A block has consecutive items (Division below), stores the sums of its parts of k, and counts them
+//        after its last item. A counter in global memory takes microseconds, so that counting each item would delay the
+//        next.
 // Bytes: weights are read once from memory, tokens once for six stripes from L2.
 #pragma once
 
@@ -13,17 +14,17 @@
 namespace sparrow_packed {
 
 template <class Format>
-struct Six {
+struct FewMatrix {
     using F = Format;
     using Room = FewRoom<F, 16, 1>;
     static constexpr int Tokens = 16, Stripes = 6, Listed = 1, Pieces = 2, Warps = 12, Threads = 32 * Warps + 32;
     static constexpr int Pitch = Room::Pitch, WeightBytes = Stripes * F::Bytes, StageBytes = Room::stage(Stripes);
     static constexpr int Limit = Room::limit(1), Stages = Room::stages(Stripes, 1);
-    static_assert(Stages >= 3 && Table<F>::TableBytes == 0, "a ring of stages, no table");
+    static_assert(Stages >= 3, "a ring of stages");
 };
 
 // Up to six stripes, and a part of k.
-struct SixItem {
+struct StripesItem {
     i32 first, stripes, part;
 };
 
@@ -41,7 +42,7 @@ struct Division {
         begin = groups * parts * block / blocks, end = groups * parts * (block + 1) / blocks;
     }
     __device__ __forceinline__ i32 first_of(i32 group) const { return stripes * group / groups; }
-    __device__ __forceinline__ SixItem item(i32 i) const {
+    __device__ __forceinline__ StripesItem item(i32 i) const {
         const i32 group = i / parts, first = first_of(group);
         return {first, first_of(group + 1) - first, i - group * parts};
     }
@@ -51,7 +52,7 @@ struct Division {
 // rest with zeros.
 template <class S>
 __device__ __forceinline__ void copy_stripes(const PackedArgs& args, FewStorage<S>& shared, u32 stage,
-                                             const SixItem& item, i32 unit, u32 lane) {
+                                             const StripesItem& item, i32 unit, u32 lane) {
     const u32 full = ptx::shared_address(&shared.full[stage]);
     const i32 n = Feed<S>::bytes(args, unit);
     if (n < S::F::K * 2 && static_cast<i32>(lane) < args.rows) {
@@ -76,12 +77,12 @@ __device__ __forceinline__ void copy_stripes(const PackedArgs& args, FewStorage<
 }
 
 template <class S>
-__device__ __forceinline__ void feed_six(const PackedArgs& args, FewStorage<S>& shared, u32 lane) {
+__device__ __forceinline__ void feed_stripes(const PackedArgs& args, FewStorage<S>& shared, u32 lane) {
     const Division division(args);
     Cursor at;
     i32 primed = 0;  // weights were written before the previous kernel started, so their copies need not wait for it
     if (division.begin < division.end) {
-        const SixItem item = division.item(division.begin);
+        const StripesItem item = division.item(division.begin);
         const Span span = span_of(args, item.part);
         for (; primed < min(S::Stages, span.end - span.begin); ++primed) {
             copy_stripes<S>(args, shared, primed, item, span.begin + primed, lane);
@@ -91,7 +92,7 @@ __device__ __forceinline__ void feed_six(const PackedArgs& args, FewStorage<S>& 
     ptx::release_next_kernel();
     const u8* row = args.x + static_cast<i32>(lane) * args.x_pitch;
     for (i32 i = division.begin; i < division.end; ++i) {
-        const SixItem item = division.item(i);
+        const StripesItem item = division.item(i);
         const Span span = span_of(args, item.part);
         for (i32 unit = span.begin; unit < span.end; ++unit) {
             if (primed-- <= 0) {
@@ -183,7 +184,7 @@ __device__ __forceinline__ void count_parts(const PackedArgs& args, const Divisi
 }
 
 template <class S>
-__device__ __forceinline__ void multiply_six(const PackedArgs& args) {
+__device__ __forceinline__ void multiply_few_matrix(const PackedArgs& args) {
     extern __shared__ __align__(128) u8 dynamic_shared[];
     FewStorage<S>& shared = *reinterpret_cast<FewStorage<S>*>(dynamic_shared);
     if (threadIdx.x == 0) {
@@ -193,18 +194,20 @@ __device__ __forceinline__ void multiply_six(const PackedArgs& args) {
         }
         ptx::barrier_init_fence();
     }
+    Table<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
     __syncthreads();
     const u32 stripe = __shfl_sync(ptx::kFullMask, threadIdx.x / 64, 0), lane = threadIdx.x % 32;
     if (stripe == S::Stripes) {
-        feed_six<S>(args, shared, lane);
+        feed_stripes<S>(args, shared, lane);
         return;
     }
     const u32 warp = threadIdx.x % 64 / 32 * S::Pieces;  // number of the first piece of 16 rows in the stripe
+    const u32 table = Table<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
     const i32 eights = (args.rows + 7) / 8;
     const Division division(args);
     Cursor at;
     for (i32 i = division.begin; i < division.end; ++i) {
-        const SixItem item = division.item(i);
+        const StripesItem item = division.item(i);
         const Span span = span_of(args, item.part);
         if (static_cast<i32>(stripe) >= item.stripes) {
             for (i32 unit = span.begin; unit < span.end; ++unit) {
@@ -216,9 +219,9 @@ __device__ __forceinline__ void multiply_six(const PackedArgs& args) {
         }
         float sum[S::Pieces][S::Tokens / 2];
         if (eights == 2) {
-            add_units<S, 2>(shared, sum, span, args.rows, at, 0, stripe, warp, lane);
+            add_units<S, 2>(shared, sum, span, args.rows, at, table, stripe, warp, lane);
         } else {
-            add_units<S, 1>(shared, sum, span, args.rows, at, 0, stripe, warp, lane);
+            add_units<S, 1>(shared, sum, span, args.rows, at, table, stripe, warp, lane);
         }
         const i32 row = item.first + static_cast<i32>(stripe);
 #pragma unroll
@@ -237,10 +240,10 @@ __device__ __forceinline__ void multiply_six(const PackedArgs& args) {
 
 }  // namespace sparrow_packed
 
-#define PACKED_SIX(Name, ...)                                                                       \
-    extern "C" __global__ void __launch_bounds__(sparrow_packed::Six<__VA_ARGS__>::Threads, 1)      \
-        sparrow_packed_##Name##_six(const __grid_constant__ PackedArgs args) {                      \
-        sparrow_packed::multiply_six<sparrow_packed::Six<__VA_ARGS__>>(args);                       \
-    }                                                                                               \
-    extern "C" __device__ const u32 sparrow_packed_##Name##_six_shared =                            \
-        sparrow_packed::few_shared_bytes<sparrow_packed::Six<__VA_ARGS__>>();
+#define PACKED_FEW_MATRIX(Name, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(sparrow_packed::FewMatrix<__VA_ARGS__>::Threads, 1)       \
+        sparrow_packed_##Name##_few_matrix(const __grid_constant__ PackedArgs args) {                      \
+        sparrow_packed::multiply_few_matrix<sparrow_packed::FewMatrix<__VA_ARGS__>>(args);                 \
+    }                                                                                                      \
+    extern "C" __device__ const u32 sparrow_packed_##Name##_few_matrix_shared =                            \
+        sparrow_packed::few_shared_bytes<sparrow_packed::FewMatrix<__VA_ARGS__>>();
