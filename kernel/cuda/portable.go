@@ -17,6 +17,10 @@ const portableFewRows = 16
 // rows.
 const portableShortBlocks = 12
 
+// portableMostStride is the maximum number of bytes between rows of an operand of a product: distances within a tile of
+// 128 rows have 32 bits.
+const portableMostStride = math.MaxUint32 / 128
+
 // encodePortable builds the call of a portable product.
 func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	tileRows, tileColumns, name := int32(128), int32(128), "many"
@@ -40,6 +44,11 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	case x.Rows <= 64 || tiles(128, 128) < int64(d.props.SMs):
 		tileRows, tileColumns, name = 64, 64, "some"
 	}
+	size, kind, block := x.Type.element()
+	if stride := max(x.WeightStride, x.InputStride) * size; stride > portableMostStride {
+		return ProductCall{}, argumentError("%v product: rows are %d bytes apart, want at most %d", x.Type, stride,
+			portableMostStride)
+	}
 	call := ProductCall{kernel: "portable_product_" + x.Type.String() + "_" + name, cluster: 1,
 		tiles: Dim{X: uint32(ceilDiv(x.Rows, tileRows)), Y: uint32(ceilDiv(x.Columns, tileColumns)),
 			Z: uint32(x.Batch)},
@@ -48,7 +57,6 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	if x.OutF32 {
 		call.Args.OutF32 = 1
 	}
-	size, kind, block := x.Type.element()
 	maps := []mapTarget{
 		{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size, x.WeightBatch*size,
 			block, tileColumns)},

@@ -152,6 +152,27 @@ func TestPortableKernelsFitConsumerCards(t *testing.T) {
 	}
 }
 
+// Distances within a tile of 128 rows have 32 bits in portable products, so rows that are further apart are refused.
+func TestPortableProductsRefuseRowsFarApart(t *testing.T) {
+	d := OpenDetached(cards["rtx3090"])
+	for _, kind := range []ProductType{ProductFP8, ProductBF16} {
+		size, _, _ := kind.element()
+		most := int64(1<<25-16) / size
+		for _, stride := range []int64{most, most + 16/size} {
+			weight, input := someProduct(), someProduct()
+			weight.WeightStride, input.InputStride = stride, stride
+			for _, x := range []Product{weight, input} {
+				x.Type = kind
+				_, err := x.Encode(d)
+				if far := stride > most; far != errors.Is(err, ErrArgument) || far != (err != nil) {
+					t.Errorf("%v, %d elements between rows of the weight, %d of the input: %v", kind, x.WeightStride,
+						x.InputStride, err)
+				}
+			}
+		}
+	}
+}
+
 func TestPlainMapsHoldTheTensor(t *testing.T) {
 	d := OpenDetached(cards["rtx3090"])
 	m, err := d.encodeTensorMap(MapSpec{Type: MapBF16, Base: somewhere, Dims: []uint64{64, 7, 3},

@@ -290,18 +290,30 @@ func (a sparseResult) row(i, heads int) sparseResult {
 	return sparseResult{a.out[i*heads*valueDim*2:][:heads*valueDim*2], a.lse[i*n:][:n], a.max[i*n:][:n]}
 }
 
-// sparseKinds lists the row layouts that have kernels; 0 means gathered V4 rows.
-var sparseKinds = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584,
-	layout.V41Row288, 0}
+// sparseKinds returns the row layouts that have kernels; 0 means gathered V4 rows. Rows of V4.1, which is refused on
+// GPUs older than Hopper, have no portable kernels.
+func sparseKinds() []layout.Kind {
+	kinds := []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, 0}
+	if !*portableTier {
+		kinds = append(kinds, layout.V41Row288)
+	}
+	return kinds
+}
 
-// streamKinds lists the layouts of both streams of rows of two streams.
-var streamKinds = [][2]layout.Kind{{layout.V4Row584, layout.V4Row584}, {layout.V41Window528, layout.V41Row288},
-	{layout.V41Window528, layout.V41Window528}}
+// streamKinds returns the layouts of both streams of rows of two streams that have kernels.
+func streamKinds() [][2]layout.Kind {
+	kinds := [][2]layout.Kind{{layout.V4Row584, layout.V4Row584}}
+	if !*portableTier {
+		kinds = append(kinds, [2]layout.Kind{layout.V41Window528, layout.V41Row288},
+			[2]layout.Kind{layout.V41Window528, layout.V41Window528})
+	}
+	return kinds
+}
 
 func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 	r := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 127, 128, 129, 319, 320, 400, -3}
-	for i, kind := range sparseKinds {
+	for i, kind := range sparseKinds() {
 		rng := rand.New(rand.NewPCG(7, uint64(i)))
 		for _, heads := range []int{128, 64, 16, 100} {
 			if testing.Short() && heads%64 == 0 { // sanitizers take too long for more heads
@@ -331,7 +343,7 @@ func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	for len(lens) < rows {
 		lens = append(lens, 1, 64, 0, 65, 130, 200, 0, 0, 129)
 	}
-	for i, kind := range sparseKinds {
+	for i, kind := range sparseKinds() {
 		rng := rand.New(rand.NewPCG(11, uint64(i)))
 		c := newSparseCase(r, rng, kind, 8, true, newSparseStream(r, rng, kind, 640, 64, 200, lens))
 		for _, blocks := range []int32{0, 2} {
@@ -344,7 +356,7 @@ func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	r := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 200, 319, 320}
-	for i, kind := range sparseKinds {
+	for i, kind := range sparseKinds() {
 		rng := rand.New(rand.NewPCG(10, uint64(i)))
 		c := newSparseCase(r, rng, kind, 100, true, newSparseStream(r, rng, kind, 640, 64, 320, lens))
 		for _, scale := range []float32{1, 30} { // with scale 30, many blocks exceed the largest score so far
@@ -365,7 +377,7 @@ func TestGPUSparsePagesMayBeFarApart(t *testing.T) {
 	r := onGPU(t)
 	const pages, apart = 6, 1 << 30
 	far := r.alloc((pages-1)*apart + 1<<20)
-	for i, kind := range sparseKinds {
+	for i, kind := range sparseKinds() {
 		rng := rand.New(rand.NewPCG(12, uint64(i)))
 		lens := []int32{320, 200, 1}
 		c := newSparseCase(r, rng, kind, 64, false, newSparseStream(r, rng, kind, pages*64, 64, 320, lens))
@@ -382,7 +394,7 @@ func TestGPUSparsePagesMayBeFarApart(t *testing.T) {
 func TestGPUSparseSlotsBeyondThePoolAreFaults(t *testing.T) {
 	r := onGPU(t)
 	const slots = 640
-	for i, kind := range sparseKinds {
+	for i, kind := range sparseKinds() {
 		rng := rand.New(rand.NewPCG(13, uint64(i)))
 		s := newSparseStream(r, rng, kind, slots, 64, 320, []int32{320})
 		c := newSparseCase(r, rng, kind, 64, false, s)
@@ -406,7 +418,7 @@ func TestGPUSparseSlotsBeyondThePoolAreFaults(t *testing.T) {
 
 func TestGPUTwoStreamsShareOneSoftmax(t *testing.T) {
 	r := onGPU(t)
-	for i, kinds := range streamKinds {
+	for i, kinds := range streamKinds() {
 		rng := rand.New(rand.NewPCG(8, uint64(i)))
 		kind := kinds[0] // of the kernel
 		if kind == layout.V41Window528 {
@@ -426,7 +438,7 @@ func TestGPUTwoStreamsShareOneSoftmax(t *testing.T) {
 
 // Rows of V4.1 have the same results in a batch, which has more units of work than half of the SMs, and among few rows.
 func TestGPURowsOfTwoStreamsDoNotDependOnTheirBatch(t *testing.T) {
-	r := onGPU(t)
+	r := onHopper(t)
 	rng := rand.New(rand.NewPCG(14, 1))
 	var lens, more []int32
 	for len(lens) < 150 {
@@ -463,7 +475,7 @@ func TestGPUSparseRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	for len(lens) < 20 {
 		lens = append(lens, 1024, 1023, 1, 513, 512, 0, 700)
 	}
-	for i, kind := range sparseKinds {
+	for i, kind := range sparseKinds() {
 		rng := rand.New(rand.NewPCG(9, uint64(i)))
 		c := newSparseCase(r, rng, kind, 128, false, newSparseStream(r, rng, kind, 2048, 64, 1024, lens))
 		for _, blocks := range []int32{0, 4, 8} {

@@ -50,15 +50,21 @@ struct Units {
     __device__ __forceinline__ bool last() const { return unit + 1 == span.end; }
 };
 
-// Copies the units of a block to the ring, one per call.
+// Copies the units of a block to the ring, one per call. Addresses of the next unit are kept, so that a copy takes few
+// instructions.
 template <class S>
 struct Feeder {
     static constexpr int kPieces = S::F::K / 8;  // 16-byte pieces of a token row and unit
     static constexpr int kOwn = S::Tokens * kPieces / S::Threads;
     static_assert(S::Tokens * kPieces % S::Threads == 0, "each thread copies the same number of pieces");
+    static_assert(S::Threads % kPieces == 0, "the pieces of a thread have the same columns");
     Units<S> at;
+    // Of the next unit: the weights, this thread's pieces of its token rows, the bytes from there to the end of the
+    // rows, and the stage.
     const u8* weights;
-    const u8* rows[kOwn];  // null: no token
+    const u8* rows[kOwn];
+    bool there[kOwn];  // whether there are such token rows
+    i32 left;
     u32 stage = 0;
 
     __device__ __forceinline__ explicit Feeder(const PackedArgs& args) : at(args) { find(args); }
@@ -66,44 +72,45 @@ struct Feeder {
         if (!at.more) {
             return;
         }
-        weights = weights_of<S>(args, at.item);
+        weights = weights_of<S>(args, at.item) + static_cast<i64>(at.unit) * (kStripes * S::F::Bytes);
+        const i32 column = at.unit * (S::F::K * 2) + threadIdx.x % kPieces * 16;
+        left = args.x_bytes - column;
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {
             const i32 token = (i * S::Threads + threadIdx.x) / kPieces;
-            rows[i] = token < at.item.count ? token_at(args, at.item.first + token) : nullptr;
+            there[i] = token < at.item.count;
+            rows[i] = token_at(args, at.item.first + (there[i] ? token : 0)) + column;
         }
     }
     __device__ __forceinline__ void copy(const PackedArgs& args, u32 stages) {
         if (at.more) {
-            const u32 to = stages + stage * S::StageBytes;
-            copy_unit<S::WeightBytes, S::Threads>(
-                to, weights + static_cast<i64>(at.unit) * (kStripes * S::F::Bytes), threadIdx.x);
+            const u32 to = stages + stage;
+            copy_unit<S::WeightBytes, S::Threads>(to, weights, threadIdx.x);
+            const u32 to_rows = to + S::WeightBytes + threadIdx.x / kPieces * S::Pitch + threadIdx.x % kPieces * 16;
 #pragma unroll
             for (int i = 0; i < kOwn; ++i) {
-                const u32 p = i * S::Threads + threadIdx.x, token = p / kPieces, piece = p % kPieces;
-                const i32 column = at.unit * (S::F::K * 2) + piece * 16;
-                if (rows[i] != nullptr) {
-                    const bool valid = column < args.x_bytes;
-                    portable::copy_16(to + S::WeightBytes + token * S::Pitch + piece * 16,
-                                      valid ? rows[i] + column : args.x, valid);
+                if (there[i]) {
+                    portable::copy_16(to_rows + i * (S::Threads / kPieces * S::Pitch), rows[i], left > 0);
                 }
+                rows[i] += S::F::K * 2;
             }
-            stage = stage + 1 == S::Stages ? 0 : stage + 1;
+            stage = stage == (S::Stages - 1) * S::StageBytes ? 0 : stage + S::StageBytes;
             if (at.last()) {
                 at.begin(args);
                 find(args);
             } else {
                 ++at.unit;
+                weights += kStripes * S::F::Bytes;
+                left -= S::F::K * 2;
             }
         }
         portable::copies_commit();
     }
 };
 
-// Adds the products of a unit for 16 weight rows by eight tokens, or by sixteen.
-template <class S>
-__device__ __forceinline__ void add_unit(float (&sum)[S::Tokens / 2], u32 stage, u32 table, bool sixteen, u32 warp,
-                                         u32 lane) {
+// Adds the products of a unit for 16 weight rows by Tiles times eight tokens.
+template <class S, int Tiles>
+__device__ __forceinline__ void add_unit(float (&sum)[S::Tokens / 2], u32 stage, u32 table, u32 warp, u32 lane) {
     using F = typename S::F;
     F format = unit_of<F>(stage + warp / 4 * F::Bytes, table, warp % 4, lane);
     const u32 tokens = stage + S::WeightBytes + token_offset<F>(lane, S::Pitch);
@@ -114,16 +121,27 @@ __device__ __forceinline__ void add_unit(float (&sum)[S::Tokens / 2], u32 stage,
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
 #pragma unroll
-            for (int e = 0; e < S::Tokens / 8; ++e) {
-                if (e > 0 && !sixteen) {
-                    continue;
-                }
+            for (int e = 0; e < Tiles; ++e) {
                 u32 x[4];
                 token_operands<F>(x, tokens + e * (8 * S::Pitch) + b * 128 + h * kNextSteps<F>);
                 ptx::multiply_16x8(&sum[4 * e], a[2 * h], x[0], x[1]);
                 ptx::multiply_16x8(&sum[4 * e], a[2 * h + 1], x[2], x[3]);
             }
         }
+    }
+}
+
+// Adds the products of consecutive units. stage is the offset of the first of them in the ring.
+template <class S, int Tiles>
+__device__ __forceinline__ void add_units(const PackedArgs& args, Feeder<S>& feeder, float (&sum)[S::Tokens / 2],
+                                          i32 units, u32 stages, u32& stage, u32 table, u32 warp, u32 lane) {
+#pragma unroll 1
+    for (; units > 0; --units) {
+        portable::copies_wait<S::Stages - 2>();
+        __syncthreads();  // the unit has arrived, and all warps have read the unit before
+        feeder.copy(args, stages);
+        add_unit<S, Tiles>(sum, stages + stage, table, warp, lane);
+        stage = stage == (S::Stages - 1) * S::StageBytes ? 0 : stage + S::StageBytes;
     }
 }
 
@@ -140,18 +158,18 @@ __device__ __forceinline__ void multiply_few(const PackedArgs& args) {
     const u32 table = Table<typename S::F>::of_lane(portable::shared_address(shared.table), lane);
     float sum[S::Tokens / 2];
     u32 stage = 0;
-    for (Units<S> at(args); at.more; at.begin(args)) {
+    // The votes and the maximum are equal in all lanes. They tell the compiler that the lanes do not diverge, which
+    // saves instructions before each matrix instruction.
+    for (Units<S> at(args); __any_sync(ptx::kFullMask, at.more); at.begin(args)) {
 #pragma unroll
         for (int i = 0; i < S::Tokens / 2; ++i) {
             sum[i] = 0;
         }
-#pragma unroll 1
-        for (; at.unit < at.span.end; ++at.unit) {
-            portable::copies_wait<S::Stages - 2>();
-            __syncthreads();  // the unit has arrived, and all warps have read the unit before
-            feeder.copy(args, stages);
-            add_unit<S>(sum, stages + stage * S::StageBytes, table, at.item.count > 8, warp, lane);
-            stage = stage + 1 == S::Stages ? 0 : stage + 1;
+        const i32 units = ptx::warp_max_signed(at.span.end - at.span.begin);
+        if (__any_sync(ptx::kFullMask, at.item.count > 8)) {
+            add_units<S, 2>(args, feeder, sum, units, stages, stage, table, warp, lane);
+        } else {
+            add_units<S, 1>(args, feeder, sum, units, stages, stage, table, warp, lane);
         }
         if (args.parts == 1 || add_parts_of_warp<S>(args, sum, at.item, warp, lane)) {
             write<S>(args, sum, at.item, at.item.tile * S::Stripes + static_cast<i32>(warp / 4), warp % 4, lane);
