@@ -27,6 +27,9 @@ __device__ void attend(const SparseAttendArgs& args) {
         list_units(args, head_groups(args));  // lengths were written before the previous kernel
     }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if constexpr (Rows::kMixed) {
+        Rows::prefetch(args);
+    }
     if (!kEvery || group < 2) {
         ptx::wait_for_previous_kernel();
     }

@@ -1,6 +1,4 @@
-// Fetching warpgroup for rows of DeepSeek-V4.1. A row of the window has 528 bytes: 512 e4m3 codes and one exponent per
-// 32 codes. An entry that layers share has 288 bytes: 512 e2m1 codes and one e4m3 scale per 16 codes. Half precision
-// holds every value of both exactly: a value of an entry has 6 significant bits and is zero or at least 2^-10.
+// Fetching warpgroup for rows of DeepSeek-V4.1 (shared_rows.cuh).
 //
 // Codes are staged in shared memory in pieces: 128 bytes of each of the 64 rows of a block. An entry has two pieces of
 // four tiles each, a row of the window four pieces of two tiles each. There is room for two pieces. As soon as a warp
@@ -14,39 +12,9 @@
 // places in different banks.
 #pragma once
 
-#include "sm90/sparse/convert.cuh"
+#include "sm90/sparse/shared_rows.cuh"
 
 namespace sparrow_sparse {
-
-// Converts eight e2m1 codes to half precision, divided by 64: an e4m3 code with the sign, the exponent and the mantissa
-// of an e2m1 code in its sign bit and bits 4 to 2 is the value times 2^-6.
-__device__ __forceinline__ void widen_e2m1(u32 word, u32 (&v)[4]) {
-    const u32 even = (word << 4 & 0x80808080u) | (word << 2 & 0x1C1C1C1Cu);  // codes 0, 2, 4 and 6
-    const u32 odd = (word & 0x80808080u) | (word >> 2 & 0x1C1C1C1Cu);        // codes 1, 3, 5 and 7
-    const u32 low = __byte_perm(even, odd, 0x5140), high = __byte_perm(even, odd, 0x7362);
-    v[0] = widen(low);
-    v[1] = widen(low >> 16);
-    v[2] = widen(high);
-    v[3] = widen(high >> 16);
-}
-
-// Returns the lower or the upper half of a pair in both halves of a word.
-template <bool Upper>
-__device__ __forceinline__ u32 twice(u32 pair) {
-    u32 r;
-    if constexpr (Upper) {
-        asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; mov.b32 %0, {hi, hi}; }" : "=r"(r) : "r"(pair));
-    } else {
-        asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; mov.b32 %0, {lo, lo}; }" : "=r"(r) : "r"(pair));
-    }
-    return r;
-}
-
-__device__ __forceinline__ u32 load_4(const u8* p) {
-    u32 v;
-    asm volatile("ld.global.b32 %0, [%1];" : "=r"(v) : "l"(p));
-    return v;
-}
 
 __device__ __forceinline__ uint4 read_16(u32 address) {
     uint4 v;
@@ -67,17 +35,10 @@ struct SharedStorage : Storage<8> {
     alignas(128) u8 codes[2][kSlotBytes];
 };
 
-// Replaces ConvertedRows. The rows of the two streams have different formats; `scales` of a SelectionView is the number
-// of bytes of a row.
-struct SharedRows {
-    using Type = ptx::F16;
-    static constexpr int Tiles = 8;
-    static constexpr int kBf16Tiles = 0;
+// Replaces ConvertedRows.
+struct SharedRows : SharedFormat {
     static constexpr int kFetchers = sparrow_sparse::kFetchers;
     static constexpr bool kQuarters = true;
-    static constexpr bool kTwoStreams = true;
-    static constexpr bool kMixed = true;
-    static constexpr i64 kRowBytes = 528, kSecondBytes = 288;
     static constexpr u32 kGroups = 2, kGroupRows = 32;  // a lane's rows of a block, and the rows between them
     static constexpr u32 kPieceBytes = SharedStorage::kPieceBytes;
     using Held = SharedRows;
@@ -92,10 +53,6 @@ struct SharedRows {
     uint4 scales[kGroups], next_scales[kGroups];
 
     static constexpr bool asks_queries() { return true; }
-
-    static __device__ __forceinline__ bool is_entry(const SparseAttendArgs& args, const Block& c) {
-        return c.stream(args).scales == kSecondBytes;
-    }
 
     // Returns the address of the row of the lane's own key, or null.
     static __device__ __forceinline__ u64 address_of(const SparseAttendArgs& args, const Block& c) {
@@ -120,7 +77,7 @@ struct SharedRows {
 
     // Loads the scales of the lane's rows of the next block.
     __device__ __forceinline__ void ask_scales(const SparseAttendArgs& args, const Block& c, u64 own) {
-        const bool entry = is_entry(args, c);
+        const bool entry = is_entry(c.stream(args));
 #pragma unroll
         for (u32 k = 0; k < kGroups; ++k) {
             const u8* row = reinterpret_cast<const u8*>(__shfl_sync(ptx::kFullMask, own, k * 8 + t % 8));
@@ -169,50 +126,35 @@ struct SharedRows {
         return base + tile_byte(k * kGroupRows + t / 32 * 8 + t % 8, 0);
     }
 
-    // Converts a lane's codes of row k to half precision and stores them: 64 columns of an entry.
+    // Converts and stores a lane's codes of row k: 64 columns of an entry.
     template <u32 Piece>
-    __device__ __forceinline__ void store_entry(u32 base, u32 k, const uint4 (&codes)[2]) const {
-        const u32 at = chunks_at(base, k) + (Piece * 4 + quarter()) * kTileBytes;
-        const u32 word = Piece == 0 ? scales[k].x : scales[k].y;
-        constexpr u32 k64 = 0x54005400u;  // 64 twice: widen_e2m1 divides by it
-        const u32 low = times(widen(word), k64), high = times(widen(word >> 16), k64);
-        const u32 each[4] = {twice<false>(low), twice<true>(low), twice<false>(high), twice<true>(high)};
-#pragma unroll
-        for (u32 i = 0; i < 2; ++i) {
-            const u32 words[4] = {codes[i].x, codes[i].y, codes[i].z, codes[i].w};
-#pragma unroll
-            for (u32 j = 0; j < 4; ++j) {
-                const u32 scale = each[i * 2 + j / 2];
-                u32 v[4];
-                widen_e2m1(words[j], v);
-                store_16(at ^ ((i * 4 + j) << 4), times(v[0], scale), times(v[1], scale), times(v[2], scale),
-                    times(v[3], scale));
-            }
-        }
+    __device__ __forceinline__ void convert_entry(u32 base, u32 k, const uint4 (&codes)[2]) const {
+        store_entry(chunks_at(base, k) + (Piece * 4 + quarter()) * kTileBytes, Piece == 0 ? scales[k].x : scales[k].y,
+            codes[0], codes[1]);
     }
 
-    // Converts a lane's codes of row k to half precision and stores them: 32 columns of a row of the window.
+    // Converts and stores a lane's codes of row k: 32 columns of a row of the window.
     template <u32 Piece>
-    __device__ __forceinline__ void store_window(u32 base, u32 k, const uint4 (&codes)[2]) const {
+    __device__ __forceinline__ void convert_window(u32 base, u32 k, const uint4 (&codes)[2]) const {
         const uint4& s = scales[k];
         const u32 word = Piece == 0 ? s.x : Piece == 1 ? s.y : Piece == 2 ? s.z : s.w;
-        const u32 b = word >> (8 * quarter()) & 0xFF;
-        const u32 scale = half_scale(__uint_as_float(b == 0 ? 0x00400000u : b << 23));
-        const u32 at = (chunks_at(base, k) + (Piece * 2 + quarter() / 2) * kTileBytes) ^ (quarter() % 2 << 6);
-#pragma unroll
-        for (u32 i = 0; i < 2; ++i) {
-            const uint4 c = codes[i];
-            store_16(at ^ (2 * i << 4), times(widen(c.x), scale), times(widen(c.x >> 16), scale),
-                times(widen(c.y), scale), times(widen(c.y >> 16), scale));
-            store_16(at ^ ((2 * i + 1) << 4), times(widen(c.z), scale), times(widen(c.z >> 16), scale),
-                times(widen(c.w), scale), times(widen(c.w >> 16), scale));
-        }
+        store_window((chunks_at(base, k) + (Piece * 2 + quarter() / 2) * kTileBytes) ^ (quarter() % 2 << 6),
+            word >> (8 * quarter()) & 0xFF, codes[0], codes[1]);
     }
 
     // Waits until the right half of row k's quarter of the keys is free.
     __device__ __forceinline__ void wait_free(Storage<Tiles>& shared, u32 b, u32 k, u32 parity) const {
         const u32 q = k * 2 + t / 64;
         ptx::barrier_wait(ptx::shared_address(q < 3 ? &shared.quarter_empty[b][q] : &shared.k_empty[b][1]), parity);
+    }
+
+    // Prefetches what the first unit of the thread block needs.
+    static __device__ __forceinline__ void prefetch(const SparseAttendArgs& args) {
+        const Share share(args);
+        if (share.first < share.end) {
+            prefetch_first<1>(args, row_at(args, share.first), head_at(args, share.first),
+                static_cast<i32>(share.first % static_cast<u32>(args.segments)) * args.segment_blocks, 0);
+        }
     }
 
     // The main loop of a fetching thread.
@@ -240,7 +182,7 @@ struct SharedRows {
             rows.ask_scales(args, next, there);
             const Block third = ahead.next(args, rows.t);
             const u32 valid = now.mask();
-            const bool entry = is_entry(args, now);
+            const bool entry = is_entry(now.stream(args));
             Codes codes;
 
             ptx::copies_wait<1>();
@@ -251,16 +193,16 @@ struct SharedRows {
                 write_mask(shared.valid[b], thread / 32, valid);
             }
             if (entry) {
-                rows.store_entry<0>(base, 0, codes[0]);
-                rows.store_entry<0>(base, 1, codes[1]);
+                rows.convert_entry<0>(base, 0, codes[0]);
+                rows.convert_entry<0>(base, 1, codes[1]);
             } else {
-                rows.store_window<0>(base, 0, codes[0]);
-                rows.store_window<0>(base, 1, codes[1]);
+                rows.convert_window<0>(base, 0, codes[0]);
+                rows.convert_window<0>(base, 1, codes[1]);
                 ptx::copies_wait<1>();
                 rows.take(codes, 1);
                 rows.ask(here, 3);
-                rows.store_window<1>(base, 0, codes[0]);
-                rows.store_window<1>(base, 1, codes[1]);
+                rows.convert_window<1>(base, 0, codes[0]);
+                rows.convert_window<1>(base, 1, codes[1]);
             }
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][0]));
 
@@ -269,18 +211,18 @@ struct SharedRows {
             rows.ask(there, entry ? 1 : 0);
             rows.wait_free(shared, b, 0, parity);
             if (entry) {
-                rows.store_entry<1>(base, 0, codes[0]);
+                rows.convert_entry<1>(base, 0, codes[0]);
                 rows.wait_free(shared, b, 1, parity);
-                rows.store_entry<1>(base, 1, codes[1]);
+                rows.convert_entry<1>(base, 1, codes[1]);
             } else {
-                rows.store_window<2>(base, 0, codes[0]);
+                rows.convert_window<2>(base, 0, codes[0]);
                 rows.wait_free(shared, b, 1, parity);
-                rows.store_window<2>(base, 1, codes[1]);
+                rows.convert_window<2>(base, 1, codes[1]);
                 ptx::copies_wait<1>();
                 rows.take(codes, 3);
                 rows.ask(there, 1);
-                rows.store_window<3>(base, 0, codes[0]);
-                rows.store_window<3>(base, 1, codes[1]);
+                rows.convert_window<3>(base, 0, codes[0]);
+                rows.convert_window<3>(base, 1, codes[1]);
             }
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][1]));
             now = next;
@@ -290,5 +232,14 @@ struct SharedRows {
         ptx::copies_wait<0>();
     }
 };
+
+template <>
+constexpr bool interleaved<SharedRows>() {
+    return true;
+}
+template <>
+constexpr int key_shift<SharedRows>() {
+    return SharedFormat::kShift;
+}
 
 }  // namespace sparrow_sparse

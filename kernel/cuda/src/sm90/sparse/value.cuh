@@ -93,7 +93,7 @@ struct ValueGroup {
             const float f0 = read(shared.final[b][at.row]), f1 = read(shared.final[b][at.row + 8]);
             ptx::barrier_arrive(ptx::shared_address(&shared.final_empty[b]));
             ++units;
-            write_output<Type>(args, unit, at, kHalfColumns, o, f0, f1);
+            write_output<Type, interleaved<Rows>()>(args, unit, at, kHalfColumns, o, f0, f1);
         }
     }
 };
