@@ -54,10 +54,10 @@ __device__ __forceinline__ void write_mask(u64& valid, u32 warp, u32 mask) {
     reinterpret_cast<u8*>(&valid)[4 + warp] = static_cast<u8>(mask >> 8);
 }
 
-// Iterates over the key blocks of all units of a thread block, for a fetching warp. Two: rows have up to two streams.
-template <int Tiles, i64 RowBytes, bool Two>
+// Iterates over the key blocks of all units of a thread block, for a fetching warp. Two and Wide: as for Coming.
+template <int Tiles, i64 RowBytes, bool Two, bool Wide = false>
 struct Ahead {
-    using Block = Coming<Two>;
+    using Block = Coming<Two, Wide>;
     static constexpr i32 kLine = 128;
     static constexpr i32 kQueryBytes = Tiles * kTileColumns * 2;
 
@@ -110,7 +110,7 @@ struct Ahead {
                     kQueryBytes;
                 const i32 bytes = min(args.heads - u.head, kHeads) * kQueryBytes;
 #pragma unroll 1
-                for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += kFetchers * kLine) {
+                for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += (Wide ? 2 : 1) * kFetchers * kLine) {
                     ptx::prefetch_line(q + at);
                 }
             }

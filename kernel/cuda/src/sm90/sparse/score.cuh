@@ -68,8 +68,8 @@ struct ScoreGroup : Softmax<typename Rows::Type, key_shift<Rows>()> {
         const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.k[b]), kTileBytes);
         ptx::mma_pin(o);
         ptx::mma_fence();
-        Type::multiply_256(o, p[0], v, !first);
-        Type::multiply_256(o, p[1], v + 16 * 128 / 16, 1);
+        multiply_values<Rows>(o, p[0], v, !first);
+        multiply_values<Rows>(o, p[1], v + 16 * 128 / 16, 1);
         ptx::mma_commit();
 #pragma unroll
         for (int i = 16; i < 32; ++i) {
@@ -78,8 +78,8 @@ struct ScoreGroup : Softmax<typename Rows::Type, key_shift<Rows>()> {
         this->template weigh_keys<2>(s, p[2], t0, t1);
         this->template weigh_keys<3>(s, p[3], t0, t1);
         ptx::mma_fence();
-        Type::multiply_256(o, p[2], v + 2 * 16 * 128 / 16, 1);
-        Type::multiply_256(o, p[3], v + 3 * 16 * 128 / 16, 1);
+        multiply_values<Rows>(o, p[2], v + 2 * 16 * 128 / 16, 1);
+        multiply_values<Rows>(o, p[3], v + 3 * 16 * 128 / 16, 1);
         ptx::mma_commit();
         sum0 = fmaf(sum0, f0, t0);
         sum1 = fmaf(sum1, f1, t1);

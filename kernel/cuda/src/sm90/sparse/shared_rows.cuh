@@ -29,14 +29,16 @@ struct SharedFormat {
     static __device__ __forceinline__ bool is_entry(const SelectionView& s) { return s.scales == kSecondBytes; }
 };
 
-// Returns the lower or the upper half of a pair in both halves of a word.
+// Multiplies two halves by the lower or the upper half of a pair of scales.
 template <bool Upper>
-__device__ __forceinline__ u32 twice(u32 pair) {
+__device__ __forceinline__ u32 times_half(u32 halves, u32 pair) {
     u32 r;
     if constexpr (Upper) {
-        asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; mov.b32 %0, {hi, hi}; }" : "=r"(r) : "r"(pair));
+        asm("{ .reg .b16 lo, hi; .reg .b32 s; mov.b32 {lo, hi}, %2; mov.b32 s, {hi, hi}; mul.rn.f16x2 %0, %1, s; }"
+            : "=r"(r) : "r"(halves), "r"(pair));
     } else {
-        asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; mov.b32 %0, {lo, lo}; }" : "=r"(r) : "r"(pair));
+        asm("{ .reg .b16 lo, hi; .reg .b32 s; mov.b32 {lo, hi}, %2; mov.b32 s, {lo, lo}; mul.rn.f16x2 %0, %1, s; }"
+            : "=r"(r) : "r"(halves), "r"(pair));
     }
     return r;
 }
@@ -60,21 +62,29 @@ __device__ __forceinline__ i32 load_early(const i32* p) {
     return v;
 }
 
+// Converts 16 e2m1 codes, which have one scale, and stores them to chunks Chunk and Chunk + 1.
+template <u32 Chunk, bool Upper>
+__device__ __forceinline__ void store_words(u32 at, u32 scales, u32 first, u32 second) {
+#pragma unroll
+    for (u32 i = 0; i < 2; ++i) {
+        const u32 word = i == 0 ? first : second;
+        const u32 even = (word << 4 & 0x80808080u) | (word << 1 & 0x0E0E0E0Eu);  // codes 0, 2, 4 and 6
+        const u32 odd = (word & 0x80808080u) | (word >> 3 & 0x0E0E0E0Eu);        // codes 1, 3, 5 and 7
+        store_16(at ^ ((Chunk + i) << 4), times_half<Upper>(__byte_perm(even, 0, 0x2404), scales),
+            times_half<Upper>(__byte_perm(odd, 0, 0x2404), scales), times_half<Upper>(even & 0xFF00FF00u, scales),
+            times_half<Upper>(odd & 0xFF00FF00u, scales));
+    }
+}
+
 // Converts 64 codes of an entry to half precision, divided by 2^kShift, and stores them. `at` is the address of chunk
 // 0 of the row in the tile; the address of chunk c is at ^ c * 16. scales are those of the four groups of codes.
 __device__ __forceinline__ void store_entry(u32 at, u32 scales, const uint4& left, const uint4& right) {
     constexpr u32 kScale = 0x58005800u;  // 2^(14 - kShift) twice
     const u32 low = times(widen(scales), kScale), high = times(widen(scales >> 16), kScale);
-    const u32 each[4] = {twice<false>(low), twice<true>(low), twice<false>(high), twice<true>(high)};
-    const u32 words[8] = {left.x, left.y, left.z, left.w, right.x, right.y, right.z, right.w};
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) {
-        const u32 even = (words[i] << 4 & 0x80808080u) | (words[i] << 1 & 0x0E0E0E0Eu);  // codes 0, 2, 4 and 6
-        const u32 odd = (words[i] & 0x80808080u) | (words[i] >> 3 & 0x0E0E0E0Eu);        // codes 1, 3, 5 and 7
-        const u32 scale = each[i / 2];
-        store_16(at ^ (i << 4), times(__byte_perm(even, 0, 0x2404), scale), times(__byte_perm(odd, 0, 0x2404), scale),
-            times(even & 0xFF00FF00u, scale), times(odd & 0xFF00FF00u, scale));
-    }
+    store_words<0, false>(at, low, left.x, left.y);
+    store_words<2, true>(at, low, left.z, left.w);
+    store_words<4, false>(at, high, right.x, right.y);
+    store_words<6, true>(at, high, right.z, right.w);
 }
 
 // Converts 32 codes of a row of the window to half precision and stores them to four chunks. exponent is a byte.

@@ -47,7 +47,7 @@ struct ValueGroup {
             ptx::mma_fence();
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                Type::multiply_256(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || !first);
+                multiply_values<Rows>(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || !first);
                 if (Rows::kQuarters || step == 3) {
                     ptx::mma_commit();
                 }
