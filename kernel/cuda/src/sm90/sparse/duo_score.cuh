@@ -36,7 +36,11 @@ struct DuoScores : Softmax<typename Rows::Type, key_shift<Rows>()> {
         const LaneSums v = *const_cast<const LaneSums*>(&shared.sums[threadIdx.x % 128]);
         sum0 = fmaf(sum0, v.f0, v.t0);
         sum1 = fmaf(sum1, v.f1, v.t1);
-        arrive_at_other(shared.sums_free, unit.rank);
+        // Zero, but only after the sums have been read: reads that wait for the port of shared memory can take longer
+        // than the arrival and the next sums, which the other thread block then sends at once.
+        const u32 after = (__float_as_uint(v.t0) | __float_as_uint(v.t1) | __float_as_uint(v.f0) |
+            __float_as_uint(v.f1)) & static_cast<u32>(args.rows >> 31);
+        arrive_at_other(shared.sums_free, unit.rank, after);
     }
 
     // Receives the base of the exponents after key block n, which the other thread block owns.

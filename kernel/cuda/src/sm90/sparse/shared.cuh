@@ -85,9 +85,10 @@ struct SharedRows : SharedFormat {
 
     __device__ __forceinline__ u32 quarter() const { return t % 32 / 8; }
 
-    // Requests a piece of the rows whose addresses the lanes have. Eight lanes copy the 128 bytes of a row.
-    __device__ __forceinline__ void ask(u64 own, u32 piece) const {
-        const u32 lane = t % 32, to = staged + piece % 2 * SharedStorage::kSlotBytes;
+    // Requests a piece of the rows whose addresses the lanes have. Eight lanes copy the 128 bytes of a row. `after` is
+    // zero, from the take that freed the memory.
+    __device__ __forceinline__ void ask(u64 own, u32 piece, u32 after = 0) const {
+        const u32 lane = t % 32, to = staged + piece % 2 * SharedStorage::kSlotBytes + after;
 #pragma unroll
         for (u32 i = 0; i < kWarpRows / 4; ++i) {
             const u64 row = __shfl_sync(ptx::kFullMask, own, i * 4 + lane / 8);
@@ -119,8 +120,9 @@ struct SharedRows : SharedFormat {
             static_cast<u32>(args.rows >> 31);
     }
 
-    // Reads the lane's codes of a piece whose copies by this lane have completed.
-    __device__ __forceinline__ void take(Codes& codes, u32 piece) const {
+    // Reads the lane's codes of a piece whose copies by this lane have completed. Returns zero, but only after the codes
+    // have been read: copies into the same memory could otherwise overtake reads that wait for its port.
+    __device__ __forceinline__ u32 take(const SparseAttendArgs& args, Codes& codes, u32 piece) const {
         __syncwarp();  // the copies by all lanes have completed
         const u32 from = staged + piece % 2 * SharedStorage::kSlotBytes;
 #pragma unroll
@@ -128,6 +130,7 @@ struct SharedRows : SharedFormat {
             codes[i] = read_16(from + tile_byte(t % 8, quarter() * 2 + i));
         }
         __syncwarp();  // all lanes have read, so that the memory of the piece is free
+        return (codes[0].x | codes[1].x) & static_cast<u32>(args.rows >> 31);
     }
 
     // Returns the address of chunk 0 of the lane's row in the first tile, with the swizzle of the row.
@@ -163,6 +166,22 @@ struct SharedRows : SharedFormat {
         }
     }
 
+    // Loads the lane's list entries of the first two key blocks of the first unit, if these belong to the first stream.
+    static __device__ __forceinline__ void load_lists(i32 (&early)[2], const SparseAttendArgs& args, u32 thread) {
+        const Share share(args);
+        const SelectionView& s = args.streams[0];
+        const i32 block = static_cast<i32>(share.first % static_cast<u32>(args.segments)) * args.segment_blocks;
+#pragma unroll
+        for (i32 i = 0; i < 2; ++i) {
+            const i32 position = (block + i) * kKeys + Block::own_key(thread);
+            early[i] = Blocks::kUnknown;
+            if (share.first < share.end && position < s.width) {
+                early[i] = static_cast<i32>(load_4(reinterpret_cast<const u8*>(s.indices +
+                    row_at(args, share.first) * s.index_stride + position)));
+            }
+        }
+    }
+
     // The main loop of a fetching thread.
     static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& storage, u32 thread) {
         SharedStorage& shared = static_cast<SharedStorage&>(storage);
@@ -170,9 +189,13 @@ struct SharedRows : SharedFormat {
         rows.t = thread;
         rows.staged = ptx::shared_address(shared.codes) + thread / 32 * (kWarpRows * kPieceBytes);
         u32 done = 0;  // key blocks that this thread has processed
+        // The first list entries are loaded at the same time as the lengths, so that the first rows are requested before
+        // the queries, which occupy the memory system for some thousand clocks.
+        i32 early[2];
+        load_lists(early, args, thread);
         Blocks ahead(args);
-        Block next = ahead.next(args, thread);
-        Later later = ahead.next(args, thread);
+        Block next = ahead.next(args, thread, early[0]);
+        Later later = ahead.next(args, thread, early[1]);
         next.settle(args);
         u64 here = address_of(args, next);
         rows.ask(here, 0);
@@ -196,8 +219,8 @@ struct SharedRows : SharedFormat {
             Codes codes;
 
             ptx::copies_wait<1>();
-            rows.take(codes, 0);
-            rows.ask(entry ? there : here, entry ? 0 : 2);
+            u32 taken = rows.take(args, codes, 0);
+            rows.ask(entry ? there : here, entry ? 0 : 2, taken);
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][0]), parity);
             if (rows.t % 32 == 0) {
                 reinterpret_cast<u8*>(&shared.valid[b])[rows.t / 32] = static_cast<u8>(now);
@@ -207,23 +230,23 @@ struct SharedRows : SharedFormat {
             } else {
                 rows.convert_window<0>(base, codes);
                 ptx::copies_wait<1>();
-                rows.take(codes, 1);
-                rows.ask(here, 3);
+                taken = rows.take(args, codes, 1);
+                rows.ask(here, 3, taken);
                 rows.convert_window<1>(base, codes);
             }
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][0]));
 
             ptx::copies_wait<1>();
-            rows.take(codes, entry ? 1 : 2);
-            rows.ask(there, entry ? 1 : 0);
+            taken = rows.take(args, codes, entry ? 1 : 2);
+            rows.ask(there, entry ? 1 : 0, taken);
             rows.wait_free(shared, b, parity);
             if (entry) {
                 rows.convert_entry<1>(base, codes);
             } else {
                 rows.convert_window<2>(base, codes);
                 ptx::copies_wait<1>();
-                rows.take(codes, 3);
-                rows.ask(there, 1);
+                taken = rows.take(args, codes, 3);
+                rows.ask(there, 1, taken);
                 rows.convert_window<3>(base, codes);
             }
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][1]));
