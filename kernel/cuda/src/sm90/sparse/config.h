@@ -32,8 +32,8 @@ constexpr bool kEvery = false;
 #endif
 
 // Properties of rows of V4.1 (shared_rows.cuh). interleaved: the columns of every group of eight are in the order 0, 4,
-// 1, 5, 2, 6, 3, 7 in queries, keys and output accumulators. key_shift: the keys of some blocks are divided by this power
-// of two in shared memory.
+// 1, 5, 2, 6, 3, 7 in queries, keys and output accumulators. key_shift: the keys of some blocks are divided by this
+// power of two in shared memory.
 template <class Rows>
 constexpr bool interleaved() {
     return false;

@@ -126,29 +126,14 @@ struct DuoScores : Softmax<typename Rows::Type, key_shift<Rows>()> {
             add_other(unit.blocks - 1);
         }
         this->gather();
-        finish();
+        finish(sum0 > 0.0f ? 1.0f / sum0 : 0.0f, sum1 > 0.0f ? 1.0f / sum1 : 0.0f);
     }
 
-    // Writes the factors of the output of a segment or, with one segment, of a whole row.
-    __device__ __forceinline__ void write_factors() {
-        float f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f, f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
-        if (args.segments == 1) {
-            f0 = final_factor(args, sink_of(args, unit.head + at.row), m0, sum0);
-            f1 = final_factor(args, sink_of(args, unit.head + at.row + 8), m1, sum1);
-        }
+    // The end of the segment or row: writes the factors of the output, and the softmax statistics of the result.
+    __device__ __forceinline__ void finish(float f0, float f1) {
         if (at.lane % 4 == 0) {
             shared.final[at.row] = f0;
             shared.final[at.row + 8] = f1;
-        }
-    }
-
-    // The end of the segment: writes the factors of the output, and the softmax statistics of the result.
-    __device__ __forceinline__ void finish() {
-        if constexpr (Rows::kTwoStreams) {
-            write_factors();  // rows of one stream have at least two segments here
-        } else if (at.lane % 4 == 0) {
-            shared.final[at.row] = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
-            shared.final[at.row + 8] = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
         }
         ptx::barrier_arrive(ptx::shared_address(&shared.final_full));
         if (unit.rank == 1) {

@@ -1,5 +1,5 @@
-// Products of half precision with 128 columns, for kernels that launch with fewer than the 158 registers per thread that
-// the compiler needs for 256 columns.
+// Products of half precision with 128 columns, for kernels that launch with fewer than the 158 registers per thread
+// that the compiler needs for 256 columns.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"

@@ -40,8 +40,8 @@ __device__ __forceinline__ void restore_columns(u32 (&w)[4]) {
     w[3] = __byte_perm(c, d, 0x7632);
 }
 
-// Exchanges pairs of interleaved columns over four adjacent lanes: lane q sends columns q and q + 4 of eight columns and
-// receives columns 2q and 2q + 1.
+// Exchanges pairs of interleaved columns over four adjacent lanes: lane q sends columns q and q + 4 of eight columns
+// and receives columns 2q and 2q + 1.
 __device__ __forceinline__ u32 restore_pair(u32 w) {
     const u32 lane = threadIdx.x % 32, from = lane / 4 * 4 + lane % 2 * 2;
     const u32 a = __shfl_sync(ptx::kFullMask, w, from), b = __shfl_sync(ptx::kFullMask, w, from + 1);

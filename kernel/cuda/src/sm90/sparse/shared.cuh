@@ -2,8 +2,8 @@
 //
 // Codes are staged in shared memory in pieces: 128 bytes of each of the 64 rows of a block. An entry has two pieces of
 // four tiles each, a row of the window four pieces of two tiles each. There is room for two pieces. As soon as a warp
-// has the codes of a piece in registers, it requests the piece after next. Every warp stages its own eight rows, so that
-// it waits for no other warp. Codes are not loaded to registers, because the compiler gives all such loads one
+// has the codes of a piece in registers, it requests the piece after next. Every warp stages its own eight rows, so
+// that it waits for no other warp. Codes are not loaded to registers, because the compiler gives all such loads one
 // scoreboard: each wait for a part of a block would then also wait for the parts that were requested later. Only scales
 // and lists are loaded to registers. They are requested one block ahead, and a warp waits for them once per block.
 //
@@ -120,8 +120,8 @@ struct SharedRows : SharedFormat {
             static_cast<u32>(args.rows >> 31);
     }
 
-    // Reads the lane's codes of a piece whose copies by this lane have completed. Returns zero, but only after the codes
-    // have been read: copies into the same memory could otherwise overtake reads that wait for its port.
+    // Reads the lane's codes of a piece whose copies by this lane have completed. Returns zero, but only after the
+    // codes have been read: copies into the same memory could otherwise overtake reads that wait for its port.
     __device__ __forceinline__ u32 take(const SparseAttendArgs& args, Codes& codes, u32 piece) const {
         __syncwarp();  // the copies by all lanes have completed
         const u32 from = staged + piece % 2 * SharedStorage::kSlotBytes;
@@ -189,8 +189,8 @@ struct SharedRows : SharedFormat {
         rows.t = thread;
         rows.staged = ptx::shared_address(shared.codes) + thread / 32 * (kWarpRows * kPieceBytes);
         u32 done = 0;  // key blocks that this thread has processed
-        // The first list entries are loaded at the same time as the lengths, so that the first rows are requested before
-        // the queries, which occupy the memory system for some thousand clocks.
+        // The first list entries are loaded at the same time as the lengths, so that the first rows are requested
+        // before the queries, which occupy the memory system for some thousand clocks.
         i32 early[2];
         load_lists(early, args, thread);
         Blocks ahead(args);

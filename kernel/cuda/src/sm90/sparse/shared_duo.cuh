@@ -1,12 +1,13 @@
-// Sparse attention over rows of DeepSeek-V4.1 (shared_rows.cuh) for few query rows: a cluster of two thread blocks shares
-// one unit of work, as in duo.cuh, but a thread block prepares keys of more blocks ahead.
+// Sparse attention over rows of DeepSeek-V4.1 (shared_rows.cuh) for few query rows: a cluster of two thread blocks
+// shares one unit of work, as in duo.cuh, but a thread block prepares keys of more blocks ahead.
 //
 // Each thread block has half of the output columns. Key blocks alternate between the two thread blocks. The owner of a
 // key block converts all of its columns, computes the scores and weights, and sends the weights to the other thread
 // block. Of a key block that the other thread block owns, a thread block converts only its own value columns. The value
 // columns of three consecutive key blocks are in a ring. The other columns of an own key block are needed only for its
 // scores, so their memory is free before the weights are computed. The next key block of a thread block is therefore
-// converted while the weights of the previous one are computed and multiplied. In duo.cuh these steps follow each other.
+// converted while the weights of the previous one are computed and multiplied. In duo.cuh these steps follow each
+// other.
 //
 // In:    as in kernel.cuh, two streams.
 // Out:   the results of whole rows, or partial results of segments for combine.cuh. Each element is summed in the order

@@ -1,6 +1,6 @@
-// Two thread blocks per unit of rows of V4.1: the eight fetching warps. Lane l of warp w has a quarter of row 8w + l % 8
-// of every key block: of a half (four tiles) of an entry it has tile l / 8, of a half of a row of the window it has 32
-// columns of two tiles. Eight lanes thus write the same chunk of eight rows, which the swizzle places in different
+// Two thread blocks per unit of rows of V4.1: the eight fetching warps. Lane l of warp w has a quarter of row 8w + l %
+// 8 of every key block: of a half (four tiles) of an entry it has tile l / 8, of a half of a row of the window it has
+// 32 columns of two tiles. Eight lanes thus write the same chunk of eight rows, which the swizzle places in different
 // banks.
 #pragma once
 

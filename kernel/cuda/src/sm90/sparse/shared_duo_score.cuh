@@ -49,6 +49,8 @@ struct SharedDuoScores : DuoScores<SharedDuoRows, SharedDuoStorage> {
     __device__ __forceinline__ void run() {
         m0 = m1 = max0 = max1 = kLowest;
         sum0 = sum1 = 0.0f;
+        // Loaded here, so that the end of the row does not wait for memory.
+        const float sink0 = sink_of(args, unit.head + at.row), sink1 = sink_of(args, unit.head + at.row + 8);
         float s[32];
         u32 p[4][4];
 #pragma unroll 1
@@ -95,7 +97,9 @@ struct SharedDuoScores : DuoScores<SharedDuoRows, SharedDuoStorage> {
             add_other(unit.blocks - 1);
         }
         gather();
-        finish();
+        float f0, f1;
+        unit_factors(args, sink0, sink1, m0, m1, sum0, sum1, f0, f1);
+        finish(f0, f1);
     }
 };
 

@@ -1,13 +1,13 @@
-// Rows of DeepSeek-V4.1, for the kernels of one (shared.cuh) and of two thread blocks per unit (shared_duo.cuh). A row of
-// the window has 528 bytes: 512 e4m3 codes and one exponent per 32 codes. An entry that layers share has 288 bytes: 512
-// e2m1 codes and one e4m3 scale per 16 codes. Half precision holds every value of both exactly: a value of an entry has
-// 6 significant bits and is zero or at least 2^-10.
+// Rows of DeepSeek-V4.1, for the kernels of one (shared.cuh) and of two thread blocks per unit (shared_duo.cuh). A row
+// of the window has 528 bytes: 512 e4m3 codes and one exponent per 32 codes. An entry that layers share has 288 bytes:
+// 512 e2m1 codes and one e4m3 scale per 16 codes. Half precision holds every value of both exactly: a value of an entry
+// has 6 significant bits and is zero or at least 2^-10.
 //
-// The bits of an e2m1 code are shifted to the sign, the exponent and the mantissa of a number in half precision, which is
-// then 2^-14 times the value. The factor of this number and of its scale, which must be below 2^16, is 2^7. Therefore
-// entries are stored divided by 2^7 (key_shift). A shift moves two codes of a word, which are four codes apart, to the two
-// halves of a register. Their columns stay in this order (interleaved), because restoring it would take as many
-// instructions as the conversion through e4m3, which converts two adjacent codes.
+// The bits of an e2m1 code are shifted to the sign, the exponent and the mantissa of a number in half precision, which
+// is then 2^-14 times the value. The factor of this number and of its scale, which must be below 2^16, is 2^7.
+// Therefore entries are stored divided by 2^7 (key_shift). A shift moves two codes of a word, which are four codes
+// apart, to the two halves of a register. Their columns stay in this order (interleaved), because restoring it would
+// take as many instructions as the conversion through e4m3, which converts two adjacent codes.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"

@@ -7,8 +7,8 @@ using Registers = sparrow_sparse::WideRegisters<208, 160, 72>;
 using Rows = sparrow_sparse::SharedRows;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(
-    256 + sparrow_sparse::SharedRows::kFetchThreads, 1) sparrow_sparse_shared(const __grid_constant__ SparseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(256 + Rows::kFetchThreads, 1)
+    sparrow_sparse_shared(const __grid_constant__ SparseAttendArgs args) {
     sparrow_sparse::attend<Registers, Rows>(args);
 }
 
