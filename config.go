@@ -83,7 +83,9 @@ type Config struct {
 	// StepTokens is the maximum number of new tokens of one step; 0 means 512 on a CPU, 8192 on a GPU.
 	StepTokens int
 	// MaxRunning is the maximum number of sequences in a batch; 0 means 64 on a CPU, 256 on a GPU. It is limited by
-	// StepTokens, so that every sequence gets a token in each step.
+	// StepTokens, so that every sequence gets a token in each step. If the plan computes prompts in groups of positions
+	// (plan.Config.LinearGroup), it is limited by StepTokens less the size of a group plus one, so that a prompt gets a
+	// group in each step.
 	MaxRunning int
 	// MaxQueue is the maximum number of waiting sequences; 0 means 2048 sequences.
 	MaxQueue int

@@ -830,9 +830,9 @@ func TestLimitsOfTheScheduler(t *testing.T) {
 		for _, stall := range []time.Duration{0, time.Second} {
 			e := still(t, dir, Config{StepTokens: 24, MaxRunning: 7, MaxStall: stall})
 			running(t, e)
-			want := sched.Limits{BatchTokens: 24, MaxRunning: 7, MaxPrompts: sched.DefaultMaxPrompts, PromptLogits: 24,
-				MaxStall: stall, Divides: stall > 0, Threshold: threshold(&e.info.Config), RecordRows: 24,
-				KeepSuspended: e.stateful == nil}
+			want := sched.Limits{BatchTokens: 24, MaxRunning: 7, MaxPrompts: sched.DefaultMaxPrompts, Grain: 1,
+				PromptLogits: 24, MaxStall: stall, Divides: stall > 0, Threshold: threshold(&e.info.Config),
+				RecordRows: 24, KeepSuspended: e.stateful == nil}
 			if got := e.loop.sched.Limits(); got != want {
 				t.Errorf("%s: %+v, want %+v", dir, got, want)
 			}

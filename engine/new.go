@@ -25,7 +25,7 @@ type Info struct {
 	Pages         int
 	WindowPages   int // number of pages for rows that only window attention reads; 0 if the model has no such pages
 	StepTokens    int // maximum number of new tokens in one batch
-	MaxRunning    int // maximum number of running sequences, at most StepTokens
+	MaxRunning    int // maximum number of running sequences; at most StepTokens, see sched.Limits
 	MaxQueue      int
 	MaxStall      time.Duration // maximum time that prompts may delay decoding sequences; 0 means no limit
 	ChatFormat    string        // name of the chat format; empty if there is none
@@ -75,6 +75,9 @@ func New(m model.Model, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := groupsFit(&s.info.Config, c.StepTokens); err != nil {
+		return nil, err
+	}
 	if err := selfTest(s); err != nil {
 		return nil, err
 	}
@@ -117,8 +120,8 @@ func (l *loop) open() error {
 		return err
 	}
 	l.sched, err = sched.New(l.pools, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: z.promptLogits(), MaxStall: c.MaxStall, Divides: l.divides(), Threshold: threshold(cfg),
-		RecordRows: z.recordRows(), KeepSuspended: l.stateful == nil})
+		Grain: cfg.LinearGroup, PromptLogits: z.promptLogits(), MaxStall: c.MaxStall, Divides: l.divides(),
+		Threshold: threshold(cfg), RecordRows: z.recordRows(), KeepSuspended: l.stateful == nil})
 	if err != nil {
 		return err
 	}
@@ -149,6 +152,17 @@ func (l *loop) open() error {
 	i.MaxRunning, i.Memory = l.sched.Limits().MaxRunning, memoryOf(l, &size, z.total)
 	if l.tiers != nil {
 		i.Tiers = l.tiers.stack.Describe()
+	}
+	return nil
+}
+
+// groupsFit returns an error if a batch is too small for a group of positions of linear attention, because prompts are
+// cut only between groups.
+func groupsFit(cfg *plan.Config, stepTokens int) error {
+	if n := cfg.LinearGroup; stepTokens < n {
+		return fmt.Errorf("sparrow: --step-tokens %d: linear attention of prompts is computed in groups of %d "+
+			"positions, which need at least %d tokens in a step; set --step-tokens %d or more, or --deterministic, "+
+			"which computes positions one by one", stepTokens, n, n, n)
 	}
 	return nil
 }

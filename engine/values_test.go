@@ -35,6 +35,20 @@ func queuedJob(t *testing.T, e *Engine, r Request) *Job {
 	return j
 }
 
+// Steps that are smaller than a group of positions of linear attention are refused.
+func TestStepsHoldAGroup(t *testing.T) {
+	for _, c := range []struct {
+		group, step int
+		says        string
+	}{{0, 1, ""}, {16, 16, ""}, {16, 15, "--step-tokens 15: linear attention of prompts is computed in groups of 16 " +
+		"positions, which need at least 16 tokens in a step; set --step-tokens 16 or more, or --deterministic"}} {
+		err := groupsFit(&plan.Config{LinearGroup: c.group}, c.step)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // For each pass, account adds the tokens, records the time of the first token, and sends the events in order. Progress
 // does not decrease, although a preempted sequence has fewer tokens in the cache.
 func TestAPassIsAccountedOnce(t *testing.T) {

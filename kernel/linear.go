@@ -93,6 +93,10 @@ type DeltaArgs struct {
 	First Tensor
 }
 
+// DeltaChunkBound is the smallest Bound for which devices support chunks. With smaller decays, their products over half
+// of a chunk may be too small for float32.
+const DeltaChunkBound = -10
+
 // HeldWidth returns the size of a row of DeltaArgs.Held.
 func HeldWidth(heads int) int { return 3*heads*DeltaDim + heads }
 

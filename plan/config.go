@@ -113,6 +113,9 @@ type Config struct {
 	// SplitKeys is the number of keys after which attention of a row is cut into parts; unset if the kernels cut no
 	// rows.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
+	// LinearGroup is the number of positions of a prompt that linear attention computes together. Groups begin at
+	// multiples of it, and the scheduler cuts prompts only there. 0 means row by row.
+	LinearGroup int `json:"linear_group,omitempty"`
 
 	ScoreCap     int64 `json:"score_cap"`     // bytes of one chunk of indexer scores
 	MaxTransient int64 `json:"max_transient"` // 0: no bound

@@ -60,6 +60,7 @@ const (
 	StateRows  // [R] linear attention: rows of the pass, sorted by request, then by position
 	StateSpans // [B, 6] linear attention: the request's part of StateRows, its state slot and flags (StateSpanWords)
 	Snapshots  // [R] linear attention: window page in which the state after the row is stored, -1: none
+	StateFirst // [B] linear attention: position of the request's first row; only if prompts are computed in groups
 
 	Entries         // [R] V4.1: entries of ratio 1 that the row may select
 	EntriesKept     // [R] V4.1: number of entries that the row attends to, at most Entries
@@ -85,7 +86,7 @@ var arrayNames = enum[ArrayName]{"array", []string{"",
 	"window_lengths", "window_indices", "window_start", "groups", "group_slots", "group_start", "group_base",
 	"heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
-	"block_lengths", "block_indices", "state_rows", "state_spans", "snapshots",
+	"block_lengths", "block_indices", "state_rows", "state_spans", "snapshots", "state_first",
 	"entries", "entries_kept", "entry_slots", "block_counts", "candidate_counts", "row_numbers", "table_rows",
 	"record_rows", "replay_rows", "replay_selections", "replay_mixed", "replay_experts", "replay_weights",
 }}

@@ -59,6 +59,8 @@ type Model struct {
 	// Linear states which layers have linear attention, with a state for each sequence instead of cached rows; nil
 	// means no layer.
 	Linear []bool `json:"linear,omitempty"`
+	// LinearGroups means that the decays of linear attention are not too small to compute positions in groups.
+	LinearGroups bool `json:"linear_groups,omitempty"`
 	// Sharing states which caches of other layers a layer reads. Only DeepSeek-V4.1 has it.
 	Sharing Sharing `json:"sharing,omitzero"`
 	// IndexFP4 means that index keys are stored in four bits.
@@ -368,7 +370,7 @@ func releasedModels() []released {
 				LayerSupportsDense: true, Experts: ExpertFacts{Count: 64, Chosen: 4, Dense: []bool{true}}}},
 		{[]string{"glm5_next", "glm-5.3-flash"},
 			Model{Family: GLM5Next, Heads: 64, K: 512, IndexHeads: 32, QKDim: 256, VDim: 256, Layers: 45, NextN: 1,
-				Context: 1048576, Linear: everyFourth(45),
+				Context: 1048576, Linear: everyFourth(45), LinearGroups: true,
 				Experts: ExpertFacts{Count: 288, Chosen: 8, Dense: []bool{true, true, true}}}},
 	}
 }

@@ -31,6 +31,10 @@ func (m *Model) LinearAt(l int) bool { return l < len(m.Linear) && m.Linear[l] }
 // pools and of the incomplete pool.
 func (m *Model) PoolWidth() int { return poolTokens*m.K + poolTokens - 1 }
 
+// linearGroup is the number of positions that linear attention of a prompt computes together on a GPU. Pages hold a
+// multiple of it, so a prompt that continues after cached pages begins with a whole group.
+const linearGroup = 16
+
 // everyFourth returns, for each layer, whether it has linear attention in released models: all except every fourth
 // layer.
 func everyFourth(layers int) []bool {
@@ -49,15 +53,34 @@ func (r *resolver) pooled() {
 			linear++
 		}
 	}
-	if linear > 0 {
-		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, in "+
-			"the recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches",
-			linear, r.model.Layers)
-	}
+	r.linear(linear)
 	r.Because("dispatch 6", "%d layers select: there is one index key for each %d tokens; a row attends to the "+
 		"tokens of the best %d complete keys, and to the tokens after the last complete key; up to %d tokens, every "+
 		"key is selected without scores",
 		r.model.Layers-linear, poolTokens, r.model.K, r.model.ShortKeys())
+}
+
+// linear sets Config.LinearGroup and adds the reason for it. layers is the number of layers with linear attention.
+func (r *resolver) linear(layers int) {
+	r.cfg.LinearGroup = 0
+	if layers == 0 {
+		return
+	}
+	how := "in the recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches"
+	switch {
+	case !r.hw.Arch.CUDA():
+	case r.policy.Deterministic:
+		how += " (--deterministic)"
+	case !r.model.LinearGroups:
+		how += "; decays of this checkpoint may be too small for groups of positions"
+	default:
+		r.cfg.LinearGroup = linearGroup
+		how = fmt.Sprintf("prompts in groups of %d positions that begin at multiples of %d, other rows one by one; "+
+			"prompts are cut at these multiples, so that bits depend neither on chunks nor on batches", linearGroup,
+			linearGroup)
+	}
+	r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, %s", layers,
+		r.model.Layers, how)
 }
 
 // pooledInputs adds the arrays of MLA over pools and of linear attention.
@@ -94,6 +117,10 @@ func (w *Builder) pooledArrays(n *gathered) {
 	if p.Pass == PassTarget {
 		p.each(StateRows, Snapshots)
 		p.array(StateSpans, p.Requests, StateSpanWords)
+		if w.cfg.LinearGroup > 0 && p.PromptRows() > 0 {
+			p.LinearGroup = w.cfg.LinearGroup
+			p.array(StateFirst, p.Requests, 1)
+		}
 	}
 }
 

@@ -43,6 +43,8 @@ type Plan struct {
 	// With few rows, the time is bound by reading the weights. With more rows, the queries are computed for one chunk
 	// of score rows at a time, to save memory.
 	JointQueries bool `json:"joint_queries,omitempty"`
+	// LinearGroup is the number of positions of a prompt that linear attention computes together; 0: row by row.
+	LinearGroup int `json:"linear_group,omitempty"`
 	// TablePages is the width of the page tables, in pages.
 	TablePages int       `json:"table_pages"`
 	Segments   []Segment `json:"segments"`

@@ -233,7 +233,7 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 		}
 	}
 	if f.maxRunning > 0 { // without --max-running the engine chooses the number
-		if err := f.fit(list, f.maxRunning, f.stepTokens); err != nil {
+		if err := f.fit(list, f.maxRunning, f.stepTokens, 0); err != nil {
 			return err
 		}
 	}
@@ -243,7 +243,8 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, closeNow(e)) }()
-	if err := f.fit(list, e.Info().MaxRunning, e.Info().StepTokens); err != nil {
+	i := e.Info()
+	if err := f.fit(list, i.MaxRunning, i.StepTokens, max(i.Config.LinearGroup-1, 0)); err != nil {
 		return err
 	}
 	s, err := server.New(server.Adapt(e), server.Options{Grace: time.Second})
@@ -269,8 +270,8 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 
 // fit returns an error if the background streams leave no running sequence for the requests at the maximum concurrency,
 // because requests would then wait. steps is the maximum number of tokens of a step, or 0 if unknown; running sequences
-// cannot exceed it.
-func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
+// cannot exceed it less the tokens that are reserved for prompts.
+func (f *benchServeFlags) fit(list []load.Options, running, steps, reserved int) error {
 	streams := f.streams * max(f.streamChoices, 1)
 	if streams == 0 || streams < running {
 		return nil
@@ -284,8 +285,8 @@ func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
 		what += fmt.Sprintf(" of %d choices", f.streamChoices)
 	}
 	flags := fmt.Sprintf("--max-running %d", streams+requests)
-	if steps > 0 && steps < streams+requests {
-		flags += fmt.Sprintf(" --step-tokens %d", streams+requests)
+	if least := streams + requests + reserved; steps > 0 && steps < least {
+		flags += fmt.Sprintf(" --step-tokens %d", least)
 	}
 	sent := "1 request"
 	if requests > 1 {

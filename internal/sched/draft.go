@@ -37,12 +37,12 @@ func (s *Scheduler) Reject(it *Item) error {
 }
 
 // draftBudget returns how many of the batch's remaining tokens may be drafts. At least half of the tokens are left for
-// running and waiting prompts, and at least one token for each prompt.
+// running and waiting prompts, and at least Limits.Grain tokens for each prompt.
 func (f *forming) draftBudget(left int) int {
 	if len(f.roster.waiting) == 0 && len(f.items) == len(f.roster.running) {
 		return left
 	}
-	return max(min(left/2, left-f.roster.limits.MaxPrompts), 0)
+	return max(min(left/2, left-f.roster.limits.MaxPrompts*f.roster.limits.Grain), 0)
 }
 
 // addDrafts adds at most budget drafts to the items of decoding sequences, oldest sequence first, and returns the

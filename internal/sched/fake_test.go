@@ -18,9 +18,11 @@ import (
 //   - if the pool has window pages, they hold exactly the tokens in the window of the item's first token;
 //   - no two sequences write the same slot in a step, not even with rejected drafts;
 //   - a decoding sequence gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at
-//     least one token unless pages are missing or the maximum number of prompts was chosen; sequences that record or
-//     replay may wait for free rows in a batch, and all may wait for a step of first sequences alone, of which no two
-//     follow each other; background sequences wait while prompts of others are computed;
+//     least one token unless pages are missing or as many prompts were chosen as can each get Limits.Grain tokens, at
+//     most the maximum number of prompts; sequences that record or replay may wait for free rows in a batch, and all
+//     may wait for a step of first sequences alone, of which no two follow each other; background sequences wait while
+//     prompts of others are computed;
+//   - prompts are cut only at multiples of Limits.Grain;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
 //   - sequences wait, run and are admitted in order of arrival, including preempted sequences;
 //   - rows of logits are those of the last requested tokens of a sequence, each once, and no batch has more of them
@@ -138,10 +140,18 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	older := func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) }
 	tokens, logits, seen, known := 0, 0, map[*Sequence]bool{}, len(f.order)
 	recorded, replayed, prompts := 0, 0, 0
+	grain, left := f.sched.Limits().Grain, f.sched.Limits().BatchTokens // left: tokens that decodes leave to prompts
 	for i := range items {
 		it := &items[i]
 		if !it.Decode {
 			prompts++
+		}
+		if end := it.Cached + len(it.Tokens); !it.Decode && !it.Last && end%grain != 0 {
+			return fmt.Errorf("sequence %d: a prompt is cut after %d tokens, want a multiple of %d", it.Seq.age, end,
+				grain)
+		}
+		if it.Decode {
+			left -= len(it.Tokens)
 		}
 		tokens += len(it.Tokens)
 		logits += max(it.Logits-1-it.Drafts, 0)
@@ -180,7 +190,11 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	}
 	for _, q := range f.sched.roster.running {
 		pool := f.pools[q.Rank()]
-		if !q.ready && len(f.sched.next.prompts) >= f.sched.roster.limits.MaxPrompts {
+		chosen := slices.Contains(f.sched.next.prompts, q)
+		if !q.ready && !chosen && len(f.sched.next.prompts) >= min(f.sched.Limits().MaxPrompts, left/grain) {
+			continue
+		}
+		if !q.ready && grain > 1 && q.Logits > 1 { // it may wait for rows of logits
 			continue
 		}
 		if !seen[q] && free(q) && f.sched.next.takes(q) && pool.Available() > 0 &&

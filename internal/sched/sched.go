@@ -25,6 +25,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -36,10 +37,13 @@ import (
 // Limits holds the limits of a batch.
 type Limits struct {
 	BatchTokens int // maximum number of new tokens in one batch
-	// MaxRunning is the maximum number of sequences in a batch; at most BatchTokens, so that each sequence gets a token
-	// in every batch.
+	// MaxRunning is the maximum number of sequences in a batch. It is at most BatchTokens - Grain + 1, so that each
+	// decoding sequence gets a token in every batch, and some prompt gets at least Grain tokens.
 	MaxRunning int
 	MaxPrompts int // maximum number of prompts in a batch; 0 means 4
+	// Grain is the number of tokens at whose multiples prompts are cut; 0 means 1. The number of tokens of a page is a
+	// multiple of it.
+	Grain int
 	// PromptLogits is the maximum number of rows of prompt logits in one batch, in addition to the row of the last
 	// token of each prompt.
 	PromptLogits int
@@ -78,8 +82,24 @@ func New(pools []*kv.Pool, l Limits) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: limits %+v with %d pools; want at least 1 of each", ErrLimits, l,
 			len(pools))
 	}
-	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
-	o := &roster{pools: pools, limits: l, capacity: pools[0].Stats().Pages * pools[0].Tag().PageTokens}
+	l.Grain = cmp.Or(l.Grain, 1)
+	page := pools[0].Tag().PageTokens
+	if l.Grain < 1 || page%l.Grain != 0 {
+		return nil, fmt.Errorf("%w: prompts are cut at multiples of %d tokens, want a divisor of the %d tokens of a "+
+			"page", ErrLimits, l.Grain, page)
+	}
+	for _, x := range [...]struct {
+		rows string
+		most int
+	}{{"new tokens", l.BatchTokens}, {"prompt logits", cmp.Or(l.PromptLogits, l.Grain)},
+		{"recorded rows", cmp.Or(l.RecordRows, l.Grain)}} {
+		if x.most < l.Grain {
+			return nil, fmt.Errorf("%w: a batch has at most %d %s, want at least %d, because prompts are cut at "+
+				"multiples of %d tokens", ErrLimits, x.most, x.rows, l.Grain, l.Grain)
+		}
+	}
+	l.MaxRunning = min(l.MaxRunning, l.BatchTokens-l.Grain+1)
+	o := &roster{pools: pools, limits: l, capacity: pools[0].Stats().Pages * page}
 	return &Scheduler{o, &forming{roster: o, cost: cost.NewModel()}}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,13 +25,14 @@ func TestEverySequenceFinishes(t *testing.T) {
 			window = kv.Window{Pages: 1, Tokens: rapid.IntRange(1, 12).Draw(t, "window tokens")}
 			window.Pages = window.PerSequence(size) + rapid.IntRange(0, 12).Draw(t, "window pages")
 		}
-		f, err := newRanked(rapid.IntRange(1, 3).Draw(t, "ranks"), pages, size, window, Limits{
-			BatchTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
+		grain := rapid.IntRange(1, size).Filter(func(n int) bool { return size%n == 0 }).Draw(t, "grain")
+		f, err := newRanked(rapid.IntRange(1, 3).Draw(t, "ranks"), pages, size, window, Limits{Grain: grain,
+			BatchTokens: rapid.IntRange(grain, 40).Draw(t, "step tokens"),
 			MaxRunning:  rapid.IntRange(1, 12).Draw(t, "max running"),
 			MaxPrompts:  rapid.IntRange(1, 5).Draw(t, "max prompts"),
 
-			PromptLogits: rapid.IntRange(5, 20).Draw(t, "prompt logits"),
-			RecordRows:   rapid.IntRange(1, 20).Draw(t, "record rows"),
+			PromptLogits: rapid.IntRange(max(5, grain), 20).Draw(t, "prompt logits"),
+			RecordRows:   rapid.IntRange(grain, 20).Draw(t, "record rows"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -312,8 +314,9 @@ func TestWaitingCountsNoLookups(t *testing.T) {
 
 func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 	f := newTestFake(t, 4, 16, Limits{BatchTokens: 8, MaxRunning: 64})
-	if got := f.sched.Limits().MaxRunning; got != 8 {
-		t.Errorf("%d sequences may run in steps of 8 tokens, want 8", got)
+	if l := f.sched.Limits(); l.MaxRunning != 8 || l.Grain != 1 {
+		t.Errorf("%d sequences may run in steps of 8 tokens, and prompts are cut at multiples of %d; want 8 and 1",
+			l.MaxRunning, l.Grain)
 	}
 	q := &Sequence{Tokens: prompt(0, 64)}
 	three := prompt(0, 3)
@@ -343,10 +346,55 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []Limits{{}, {BatchTokens: 1}, {MaxRunning: 1}, {BatchTokens: 1, MaxRunning: 1, MaxPrompts: -1}} {
+	for _, l := range []Limits{{}, {BatchTokens: 1}, {MaxRunning: 1}, {BatchTokens: 1, MaxRunning: 1, MaxPrompts: -1},
+		{BatchTokens: 9, MaxRunning: 1, Grain: 2}, {BatchTokens: 9, MaxRunning: 1, Grain: -1}} {
 		if _, err := New([]*kv.Pool{pool}, l); !errors.Is(err, ErrLimits) {
 			t.Errorf("limits %+v: error %v", l, err)
 		}
+	}
+	if pool, err = kv.New(kv.Config{Pages: 1, PageTokens: 16}); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []Limits{{BatchTokens: 15}, {BatchTokens: 16, PromptLogits: 15},
+		{BatchTokens: 16, RecordRows: 15}} {
+		l.MaxRunning, l.Grain = 1, 16
+		if _, err := New([]*kv.Pool{pool}, l); !errors.Is(err, ErrLimits) ||
+			!strings.Contains(err.Error(), "at most 15") {
+			t.Errorf("limits %+v: error %v", l, err)
+		}
+	}
+}
+
+// However many sequences decode and draft, a prompt that is cut only at multiples of Limits.Grain advances in every
+// batch.
+func TestDecodesLeaveTokensForWholeGroupsOfAPrompt(t *testing.T) {
+	f := newTestFake(t, 300, 16, Limits{BatchTokens: 32, MaxRunning: 64, Grain: 16})
+	if got := f.sched.Limits().MaxRunning; got != 17 {
+		t.Fatalf("%d sequences may run in steps of 32 tokens, want 17, so that 16 tokens are left for a prompt", got)
+	}
+	f.guess = func(*Sequence) int { return 7 }
+	var long *Sequence
+	for i := range int32(40) {
+		if i == 16 {
+			long = mustAdd(t, f, &Sequence{Tokens: prompt(5000, 100)}, 101)
+		}
+		mustAdd(t, f, &Sequence{Tokens: prompt(100*i, 3)}, 90)
+	}
+	decodes, steps := 0, 0
+	for done := false; !done; {
+		items := mustStep(t, f)
+		it := find(items, long)
+		if it == nil && steps > 0 {
+			t.Fatalf("the prompt is not in a step of %d sequences, after %d of its steps", len(items), steps)
+		}
+		if it != nil {
+			steps++
+			decodes = max(decodes, len(items)-1)
+			done = it.Last
+		}
+	}
+	if decodes != 16 {
+		t.Errorf("at most %d sequences decoded beside the prompt, want 16", decodes)
 	}
 }
 

@@ -68,7 +68,7 @@ func (f *forming) addAll() {
 	budget -= f.addDrafts(f.draftBudget(budget))
 
 	// Running prompts and prompts that can be admitted take turns. A preempted sequence is a prompt again until its
-	// output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
+	// output is computed again, unless it kept its pages. Each prompt of the batch gets at least Limits.Grain tokens.
 	budget = f.choosePrompts(budget)
 
 	// Prompts share the remaining tokens, the shortest prompt first: tokens that a short prompt does not need go to
@@ -77,7 +77,7 @@ func (f *forming) addAll() {
 	budget = f.promptTokens(budget, logits)
 	for i, q := range f.prompts {
 		n := f.share(q, budget, logits, len(f.prompts)-i)
-		n = f.roster.reserveChunk(q, f.room.most(q, q.end(), n), f.prompts[i+1:])
+		n = f.roster.reserveChunk(q, f.roster.cut(q, f.room.most(q, q.end(), n)), f.prompts[i+1:])
 		if n > 0 {
 			budget, logits = budget-n, logits-promptLogits(q, n)
 			f.load.AddPrompt(n, q.end(), f.roster.limits.Threshold)
@@ -130,17 +130,18 @@ func (o *roster) reserveToken(q *Sequence) bool {
 }
 
 // share returns how many of the next tokens of a prompt a batch takes: an even share of the remaining tokens and rows
-// of logits for the given number of prompts. A short prompt gets up to half of the tokens and rows.
+// of logits for the given number of prompts, but enough for Limits.Grain tokens. A short prompt gets up to half of the
+// tokens and rows.
 func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
-	parts := prompts
+	parts, grain := prompts, f.roster.limits.Grain
 	if f.short(q.left()) {
 		parts = min(prompts, 2)
 	}
 	n := min(q.left(), (tokens+parts-1)/parts)
 	if q.Logits > 1 {
-		n = min(n, q.unscored()+(logits+parts-1)/parts)
+		n = min(n, q.unscored()+max((logits+parts-1)/parts, min(grain, logits)))
 	}
-	return min(n, tokens-(prompts-1)) // each of the other prompts also gets a token
+	return min(n, tokens-(prompts-1)*grain) // the other prompts also get tokens
 }
 
 // promptLogits returns how many of Limits.PromptLogits the next n tokens of a prompt take.
@@ -151,11 +152,25 @@ func promptLogits(q *Sequence, n int) int {
 	return 0
 }
 
+// cut returns how many of the next n tokens of a prompt a batch can take: all of them if they are the end of the
+// prompt, otherwise as many as end at a multiple of Limits.Grain.
+func (o *roster) cut(q *Sequence, n int) int {
+	if n >= q.left() {
+		return n
+	}
+	return max(n-(q.end()+n)%o.limits.Grain, 0)
+}
+
 // reserveChunk reserves pages for the next n tokens of a prompt, or fewer, and returns how many. The chunk is halved
-// until it fits in the free pages; the rest of the prompt waits.
+// until it fits in the free pages; the rest of the prompt waits. The smallest chunk takes window pages that other
+// prompts need, so that some prompt is computed.
 func (o *roster) reserveChunk(q *Sequence, n int, after []*Sequence) int {
-	for n > 0 && (n > 1 && !o.leavesWindowPages(q, n, after) || o.reserve(q, n) != nil) {
-		n /= 2
+	least := o.limits.Grain - q.end()%o.limits.Grain
+	for n > 0 && (n > least && !o.leavesWindowPages(q, n, after) || o.reserve(q, n) != nil) {
+		if n <= least {
+			return 0
+		}
+		n = max(o.cut(q, n/2), least)
 	}
 	return n
 }

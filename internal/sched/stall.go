@@ -77,7 +77,9 @@ func (f *forming) tokensWithin(limit float64, most, logits int) int {
 }
 
 // leastTokens returns the minimum number of prompt tokens of a batch, up to the given number.
-func (f *forming) leastTokens(most int) int { return min(max(SmallestChunk, len(f.prompts)), most) }
+func (f *forming) leastTokens(most int) int {
+	return min(max(SmallestChunk, len(f.prompts)*f.roster.limits.Grain), most)
+}
 
 // promptsLeft returns the number of tokens left in the prompts of the batch.
 func (f *forming) promptsLeft() (n int) {

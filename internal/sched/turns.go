@@ -12,7 +12,8 @@ import "slices"
 // none, if a sibling account has two or more.
 
 // choosePrompts makes the list of the batch's prompts, from the prompts in progress and the prompts that can be
-// admitted, and returns the remaining tokens of the batch.
+// admitted, and returns the remaining tokens of the batch. There are at most as many prompts as can each get
+// Limits.Grain of these tokens.
 func (f *forming) choosePrompts(budget int) int {
 	f.begun = f.begun[:0]
 	for _, q := range f.roster.running {
@@ -21,16 +22,19 @@ func (f *forming) choosePrompts(budget int) int {
 			q.request.countPrompts(1, 0)
 		}
 	}
-	for places := f.roster.limits.MaxPrompts; len(f.prompts) < min(places, budget); {
-		begun, waiting := f.nextPrompt(places > 1 && len(f.prompts) == min(places, budget)-1)
-		switch {
-		case begun != nil:
+	for {
+		places := min(f.roster.limits.MaxPrompts, budget/f.roster.limits.Grain)
+		if len(f.prompts) >= places {
+			break
+		}
+		begun, waiting := f.nextPrompt(places > 1 && len(f.prompts) == places-1)
+		if begun == nil && waiting < 0 {
+			break
+		}
+		if begun != nil {
 			f.begun = without(f.begun, begun)
 			begun.request.countPrompts(0, 1)
 			f.prompts = append(f.prompts, begun)
-			continue
-		case waiting < 0:
-			places = 0
 			continue
 		}
 		switch q := f.roster.admit(waiting); {

@@ -13,7 +13,7 @@ import (
 
 // Prompts that run or wait get at least half of the remaining tokens of a batch, and at least one token each.
 func TestTheShareOfDrafts(t *testing.T) {
-	o := &roster{limits: Limits{MaxPrompts: 4}}
+	o := &roster{limits: Limits{MaxPrompts: 4, Grain: 1}}
 	f := &forming{roster: o}
 	if got := f.draftBudget(9); got != 9 {
 		t.Errorf("%d of 9 tokens are for drafts if no prompt is computed", got)
@@ -28,17 +28,26 @@ func TestTheShareOfDrafts(t *testing.T) {
 	if got := f.draftBudget(20); got != 10 {
 		t.Errorf("%d of 20 tokens are for drafts while a prompt runs", got)
 	}
+	o.limits.Grain = 16
+	for left, want := range map[int]int{300: 150, 100: 36, 64: 0, 20: 0} {
+		if got := f.draftBudget(left); got != want {
+			t.Errorf("%d of %d tokens are for drafts if prompts are cut at multiples of 16, want %d", got, left, want)
+		}
+	}
 }
 
 // A prompt gets an even share of the tokens, rounded up, and of the rows of logits; a short prompt gets up to half.
-// Each of the other prompts gets at least one token.
+// Each of the other prompts gets at least Limits.Grain tokens.
 func TestTheShareOfAPrompt(t *testing.T) {
 	f := &forming{roster: &roster{limits: Limits{BatchTokens: 64, MaxPrompts: 4}}}
-	for _, c := range []struct{ prompt, scored, tokens, logits, prompts, want int }{
-		{100, 0, 10, 0, 3, 4}, {100, 0, 9, 0, 3, 3}, {100, 0, 64, 0, 1, 64}, {5, 0, 64, 0, 1, 5},
-		{16, 0, 21, 0, 4, 11}, {17, 0, 21, 0, 4, 6}, {100, 0, 4, 0, 4, 1}, {16, 0, 4, 0, 4, 1},
-		{100, 90, 64, 7, 2, 14}, {100, 90, 64, 8, 2, 14}, {100, 90, 20, 7, 2, 10}, {100, 1, 64, 0, 2, 32},
+	for _, c := range []struct{ grain, prompt, scored, tokens, logits, prompts, want int }{
+		{1, 100, 0, 10, 0, 3, 4}, {1, 100, 0, 9, 0, 3, 3}, {1, 100, 0, 64, 0, 1, 64}, {1, 5, 0, 64, 0, 1, 5},
+		{1, 16, 0, 21, 0, 4, 11}, {1, 17, 0, 21, 0, 4, 6}, {1, 100, 0, 4, 0, 4, 1}, {1, 16, 0, 4, 0, 4, 1},
+		{1, 100, 90, 64, 7, 2, 14}, {1, 100, 90, 64, 8, 2, 14}, {1, 100, 90, 20, 7, 2, 10}, {1, 100, 1, 64, 0, 2, 32},
+		{16, 16, 0, 64, 0, 4, 16}, {16, 100, 0, 40, 0, 2, 20}, {4, 16, 0, 21, 0, 4, 9}, {16, 100, 90, 64, 18, 2, 26},
+		{16, 100, 90, 64, 9, 2, 19},
 	} {
+		f.roster.limits.Grain = c.grain
 		q := &Sequence{Tokens: make([]int32, c.prompt), Logits: c.scored}
 		if got := f.share(q, c.tokens, c.logits, c.prompts); got != c.want {
 			t.Errorf("case %+v: the prompt gets %d tokens", c, got)
@@ -199,13 +208,15 @@ func TestTheYoungestOfTheLargestRequest(t *testing.T) {
 	}
 }
 
-// A batch with prompts has at least the smallest chunk of their tokens, one token for each prompt, and no more than it
-// may.
+// A batch with prompts has at least the smallest chunk of their tokens, Limits.Grain tokens for each prompt, and no
+// more than it may.
 func TestTheLeastTokensOfPrompts(t *testing.T) {
-	for _, c := range []struct{ prompts, most, want int }{{0, 100, SmallestChunk}, {1, 100, SmallestChunk},
-		{SmallestChunk, 100, SmallestChunk}, {SmallestChunk + 1, 100, SmallestChunk + 1}, {80, 100, 80}, {1, 5, 5},
-		{80, 50, 50}} {
-		f := &forming{prompts: make([]*Sequence, c.prompts), begun: make([]*Sequence, 7)}
+	for _, c := range []struct{ grain, prompts, most, want int }{{1, 0, 100, SmallestChunk},
+		{1, 1, 100, SmallestChunk}, {1, SmallestChunk, 100, SmallestChunk},
+		{1, SmallestChunk + 1, 100, SmallestChunk + 1}, {1, 80, 100, 80}, {1, 1, 5, 5}, {1, 80, 50, 50},
+		{16, 4, 100, 64}, {16, 1, 100, SmallestChunk}, {16, 4, 50, 50}} {
+		f := &forming{roster: &roster{limits: Limits{Grain: c.grain}}, prompts: make([]*Sequence, c.prompts),
+			begun: make([]*Sequence, 7)}
 		if got := f.leastTokens(c.most); got != c.want {
 			t.Errorf("%d prompts, at most %d tokens: at least %d, want %d", c.prompts, c.most, got, c.want)
 		}

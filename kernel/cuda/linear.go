@@ -1,6 +1,10 @@
 package cuda
 
-import "math"
+import (
+	"math"
+
+	"sparrow/kernel"
+)
 
 // SequencesView lists the rows of a pass that belong to each sequence, and the slot of its state.
 type SequencesView struct {
@@ -45,6 +49,7 @@ type DeltaArgs struct {
 	State      Ptr   // f32 [Slots, Heads, 128 keys, 128 values]
 	Kept       Ptr   // f32 [Kept, Heads, 128, 128]
 	Held       Ptr   // f32 [Slots*Held, 3*Heads*128+Heads]: k, v, gate, beta; or zero
+	First      Ptr   // i32 [Sequences]: position of a sequence's first row; or zero: no groups of rows
 	QStride    int64 // elements between rows, multiples of 4 except BetaStride
 	KStride    int64
 	VStride    int64
@@ -52,8 +57,18 @@ type DeltaArgs struct {
 	BetaStride int64
 	OutStride  int64
 	Heads      int32
-	Bound      float32 // bound of the logarithm of a channel's decay
+	Bound      float32   // bound of the logarithm of a channel's decay
+	Part       deltaPart // set by Delta
+	Reserved   int32
 }
+
+// deltaPart states which rows of sequences a launch computes row by row.
+type deltaPart int32
+
+const (
+	beforeGroups deltaPart = iota // rows before the first whole group, or all rows if there is none
+	afterGroups
+)
 
 // GatedNormArgs are the arguments of RMSNorm of heads, multiplied by the sigmoid of a gate.
 type GatedNormArgs struct {
@@ -189,8 +204,12 @@ func Convolve(k *Kernels, s *Stream, a *ConvolveArgs) error {
 	return runGrid(k, s, &c, each, a)
 }
 
-// Delta computes the gated delta rule in its recurrent form. The choice of the kernel does not change the bits of
-// results.
+// DeltaGroup is the number of rows of a group. A group begins at a position that is a multiple of this number.
+const DeltaGroup = 16
+
+// Delta computes the gated delta rule. If First is given, rows of whole groups are computed together, and the rows
+// before and after them row by row. Otherwise all rows are computed row by row, and the choice of the kernel does not
+// change the bits of results.
 func Delta(k *Kernels, s *Stream, a *DeltaArgs) error {
 	c := checks{kernel: "delta_rule"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
@@ -201,10 +220,15 @@ func Delta(k *Kernels, s *Stream, a *DeltaArgs) error {
 		at     Ptr
 		align  int
 		stride int64
-	}{{"q", a.Q, 8, a.QStride}, {"k", a.K, 8, a.KStride}, {"v", a.V, 8, a.VStride}, {"gate", a.Gate, 16, a.GateStride},
-		{"out", a.Out, 8, a.OutStride}} {
+		bytes  int64
+	}{{"q", a.Q, 8, a.QStride, 2}, {"k", a.K, 8, a.KStride, 2}, {"v", a.V, 8, a.VStride, 2},
+		{"gate", a.Gate, 16, a.GateStride, 4}, {"out", a.Out, 8, a.OutStride, 2}} {
 		c.memory(t.name, t.at, t.align)
 		c.multiple(t.name+" stride", t.stride, 4, width)
+		if a.First != 0 && t.stride > math.MaxInt32/t.bytes {
+			c.fail("the stride of %s is %d elements, want at most %d for groups of rows", t.name, t.stride,
+				math.MaxInt32/t.bytes)
+		}
 	}
 	c.memory("beta", a.Beta, 4)
 	c.multiple("beta stride", a.BetaStride, 1, int64(a.Heads))
@@ -213,31 +237,50 @@ func Delta(k *Kernels, s *Stream, a *DeltaArgs) error {
 	if !(a.Bound < 0) {
 		c.fail("the bound of the decay is %g, want a negative number", a.Bound)
 	}
-	if a.Of.Sequences == 0 {
+	grouped := a.First != 0
+	if grouped {
+		c.memory("first", a.First, 4)
+		if a.Bound < kernel.DeltaChunkBound {
+			c.fail("the bound of the decay is %g, want at least %d for groups of rows", a.Bound,
+				kernel.DeltaChunkBound)
+		}
+	}
+	if c.err != nil || a.Of.Sequences == 0 {
 		return c.err
 	}
-	sequences := uint32(a.Of.Sequences)
-	if int64(a.Of.Count) > deltaFewRows*int64(a.Of.Sequences) {
+	// Sequences have few rows outside groups.
+	if !grouped && int64(a.Of.Count) > deltaFewRows*int64(a.Of.Sequences) {
 		c.kernel = "delta_rule_many"
 	}
-	if c.err != nil {
-		return c.err
+	kernels := []string{c.kernel, "delta_groups", c.kernel}
+	if !grouped {
+		kernels = kernels[:1]
 	}
-	if err := delta(k, s, c.kernel, 2*uint32(a.Heads), a); err != nil || a.Of.Held == 0 {
-		return err
+	part := *a
+	for i, name := range kernels {
+		if part.Part = beforeGroups; i == len(kernels)-1 && i > 0 {
+			part.Part = afterGroups
+		}
+		if err := delta(k, s, name, &part); err != nil {
+			return err
+		}
+	}
+	if a.Of.Held == 0 {
+		return nil
 	}
 	c.kernel = "delta_hold"
-	return runGrid(k, s, &c, Dim{X: rowBlocks(a.Heads, longRows), Y: sequences}, a)
+	return runGrid(k, s, &c, Dim{X: rowBlocks(a.Heads, longRows), Y: uint32(a.Of.Sequences)}, a)
 }
 
-// delta launches a kernel of the delta rule, with its own number of threads, for blocks of every sequence.
-func delta(k *Kernels, s *Stream, kernel string, blocks uint32, a *DeltaArgs) error {
-	fn, err := k.Function(kernel)
+// delta launches a kernel of the delta rule, with its own number of threads, for the two halves of every head of every
+// sequence.
+func delta(k *Kernels, s *Stream, name string, a *DeltaArgs) error {
+	fn, err := k.Function(name)
 	if err != nil {
 		return err
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: blocks, Y: uint32(a.Of.Sequences)},
-		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: 2 * uint32(a.Heads), Y: uint32(a.Of.Sequences)},
+		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, a)
 }
 
 // With more than gatedFewBlocks blocks of eight heads, a warp computes up to gatedTogether heads at a time.

@@ -344,9 +344,13 @@ func (s *Pass) Linear(layer int, w *LinearWeights, c Cache, out, x kernel.Tensor
 	held := s.States.heldRows(layer)
 	s.list.Add(kernel.ConvArgs{Out: t.c, X: t.z, Weight: w.Conv, State: state.Conv, Kept: c.Kept.Conv,
 		Held: held.Conv, Sequences: of})
-	s.list.Add(kernel.DeltaArgs{Out: t.o, Q: q(t.c), K: k(t.c), V: v(t.c), Gate: t.f, Beta: t.beta, ALog: w.ALog,
+	delta := kernel.DeltaArgs{Out: t.o, Q: q(t.c), K: k(t.c), V: v(t.c), Gate: t.f, Beta: t.beta, ALog: w.ALog,
 		Bias: w.Bias, State: state.Delta, Kept: c.Kept.Delta, Held: held.Delta, Sequences: of,
-		Heads: s.params.LinearHeads, Bound: s.params.Bound})
+		Heads: s.params.LinearHeads, Bound: s.params.Bound}
+	if s.plan.LinearGroup > 0 {
+		delta.Chunk, delta.First = s.plan.LinearGroup, s.stateFirst
+	}
+	s.list.Add(delta)
 	s.list.Add(kernel.GatedNormArgs{Out: t.o, X: t.o, Gate: t.g, Weight: w.Norm, Heads: s.params.LinearHeads,
 		Eps: s.params.Eps})
 	s.list.Add(kernel.MultiplyArgs{Out: out, X: t.o, W: w.O})

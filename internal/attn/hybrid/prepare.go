@@ -40,6 +40,7 @@ type inputArrays[T any] struct {
 	keep                           T // [T, 1]
 	stateRows, snapshots           T // [T, 1]
 	spans                          T // [requests, 6]
+	stateFirst                     T // [requests, 1]: not given if rows of linear attention are computed one by one
 }
 
 func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
@@ -48,7 +49,8 @@ func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
 		groupStart: array(plan.GroupStart), groupSlots: array(plan.GroupSlots), start: array(plan.GatherStart),
 		gather: array(plan.GatherSlots), table: array(plan.PageTable),
 		closeSources: array(plan.CloseSources), closeSlots: array(plan.CloseSlots), keep: array(plan.KeepRows),
-		stateRows: array(plan.StateRows), snapshots: array(plan.Snapshots), spans: array(plan.StateSpans)}
+		stateRows: array(plan.StateRows), snapshots: array(plan.Snapshots), spans: array(plan.StateSpans),
+		stateFirst: array(plan.StateFirst)}
 }
 
 // filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are
@@ -192,6 +194,9 @@ func (f *filler) sequences() {
 			if f.batch.Holds(r) {
 				span[5] = 1
 			}
+		}
+		if len(f.stateFirst) > 0 {
+			f.stateFirst[r] = int32(max(f.batch.Batch.Batch.FirstPosition(f.batch.Config, r), 0))
 		}
 	}
 }

@@ -87,9 +87,14 @@ func (b *bench) floats(rows, cols int, v []float32) both {
 
 // random returns random bf16 values, stored as float32 on the reference and as bf16 on the GPU.
 func (b *bench) random(rows, cols int) both {
+	return b.rounded(rows, cols, func(int) float32 { return float32(b.rng.NormFloat64()) })
+}
+
+// rounded returns values rounded to bf16, stored as float32 on the reference and as bf16 on the GPU.
+func (b *bench) rounded(rows, cols int, value func(i int) float32) both {
 	var wide, narrow []byte
-	for range rows * cols {
-		h := num.BF16(float32(b.rng.NormFloat64()))
+	for i := range rows * cols {
+		h := num.BF16(value(i))
 		narrow = binary.LittleEndian.AppendUint16(narrow, h)
 		wide = binary.LittleEndian.AppendUint32(wide, uint32(h)<<16)
 	}

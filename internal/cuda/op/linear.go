@@ -62,14 +62,15 @@ func convolve(d *Device, a kernel.ConvArgs) error {
 	return cuda.Convolve(d.kernels, d.stream, &args)
 }
 
-// delta computes the gated delta rule in its recurrent form. A row, slot or snapshot outside its tensor raises a fault.
+// delta computes the gated delta rule row by row, or in chunks of 16 positions. A chunk that is not whole is computed
+// row by row. A row, slot or snapshot outside its tensor raises a fault, and so does a snapshot inside a whole chunk.
 func delta(d *Device, a kernel.DeltaArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "delta rule"}
-	if a.Chunk != 0 {
-		r.fail("chunks have %d rows, this backend supports only 0, row by row", a.Chunk)
+	if a.Chunk != 0 && a.Chunk != cuda.DeltaGroup {
+		r.fail("chunks have %d rows, this backend supports %d, and 0, row by row", a.Chunk, cuda.DeltaGroup)
 	}
 	for _, t := range []struct {
 		name string
@@ -87,6 +88,10 @@ func delta(d *Device, a kernel.DeltaArgs) error {
 		Heads: r.count("heads", a.Heads), Bound: a.Bound}
 	if a.Held.Given() {
 		args.Held = at(a.Held)
+	}
+	if a.Chunk != 0 {
+		r.packed("first", a.First)
+		args.First = at(a.First)
 	}
 	if r.err != nil || a.Q.Rows == 0 {
 		return r.err

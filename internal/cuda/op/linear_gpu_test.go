@@ -113,7 +113,56 @@ func TestGPUDelta(t *testing.T) {
 	}
 }
 
+// chunked is the tolerance for states of the delta rule in chunks. Operands of its products have about 16 bits.
+const chunked = 2e-4
+
+// In chunks, whole groups of rows and the rows around them agree with the reference. Sequences begin at any position,
+// and one of them has nearly equal keys and no decays.
+func TestGPUDeltaInChunks(t *testing.T) {
+	b := onGPU(t)
+	const n = kernel.DeltaDim
+	for _, c := range []struct {
+		heads       int
+		lens, first []int32
+		same        bool
+	}{{2, []int32{16, 1, 15, 17}, []int32{0, 31, 16, 32}, false},
+		{3, []int32{31, 32, 0, 100}, []int32{15, 5, 3, 77}, false},
+		{1, []int32{600}, []int32{256}, false}, {2, []int32{64}, []int32{0}, true}} {
+		w, seqs := c.heads*n, len(c.lens)
+		speed, bias := b.normal(1, c.heads), b.normal(1, w)
+		state, kept := b.normal(seqs*w, n), b.normal(seqs*w, n)
+		first, lens := b.ints(seqs, 1, c.first), make([]int, seqs)
+		for i := range lens {
+			lens[i] = int(c.lens[i])
+		}
+		for _, begins := range []bool{true, false} {
+			p := b.pass(begins, lens...)
+			rows := p.rows.ref.Rows
+			q, k, v, out := b.random(rows, w), b.random(rows, w), b.random(rows, w), b.random(rows, w)
+			gate, beta := b.normal(rows, w), b.normal(rows, c.heads)
+			if c.same {
+				k = b.rounded(rows, w, func(i int) float32 {
+					return float32(i%w%7-3) + float32(b.rng.NormFloat64())/50
+				})
+				gate = b.floats(rows, w, slices.Repeat([]float32{-50}, rows*w))
+				beta = b.floats(rows, c.heads, slices.Repeat([]float32{10}, rows*c.heads))
+			}
+			b.must(b.ref.Do(kernel.DeltaArgs{Out: out.ref, Q: q.ref, K: k.ref, V: v.ref, Gate: gate.ref,
+				Beta: beta.ref, ALog: speed.ref, Bias: bias.ref, State: state.ref, Kept: kept.ref,
+				Sequences: p.on(false), Heads: c.heads, Bound: -5, Chunk: 16, First: first.ref}),
+				b.gpu.Do(kernel.DeltaArgs{Out: out.gpu, Q: q.gpu, K: k.gpu, V: v.gpu, Gate: gate.gpu,
+					Beta: beta.gpu, ALog: speed.gpu, Bias: bias.gpu, State: state.gpu, Kept: kept.gpu,
+					Sequences: p.on(true), Heads: c.heads, Bound: -5, Chunk: 16, First: first.gpu}))
+			what := fmt.Sprintf("%+v, beginning %v", c, begins)
+			b.near(what, out, toBF16)
+			b.near(what+" state", state, chunked)
+			b.near(what+" snapshots", kept, chunked)
+		}
+	}
+}
+
 // The outputs and states of a sequence are bitwise equal for any division into passes, alone and with other sequences.
+// In chunks, passes begin at multiples of 16 rows.
 func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 	b := onGPU(t)
 	const heads, n, rows = 2, kernel.DeltaDim, 70
@@ -121,12 +170,13 @@ func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 	speed, bias, conv := b.normal(1, heads).gpu, b.normal(1, w).gpu, b.normal(3*w, 4).gpu
 	z := b.random(rows, 3*w).gpu
 	gate, beta := b.normal(rows, w).gpu, b.normal(rows, heads).gpu
-	run := func(cuts []int, beside int) (outs, states []byte) {
+	run := func(chunk int, cuts []int, beside int) (outs, states []byte) {
 		state, kept := b.normal((beside+1)*w, n).gpu, b.normal(w, n).gpu
 		tails, keptTails := b.normal((beside+1)*kernel.ConvRows, 3*w).gpu, b.normal(kernel.ConvRows, 3*w).gpu
 		from := 0
 		for _, size := range cuts {
 			spans, list, none := []int32{0, int32(size), int32(beside), 0, 0, 0}, []int32(nil), []int32(nil)
+			first := append([]int32{int32(from)}, make([]int32, beside)...)
 			if from == 0 {
 				spans[3] = 1
 			}
@@ -156,23 +206,35 @@ func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 				Sequences: of}),
 				b.gpu.Do(kernel.DeltaArgs{Out: out, Q: c.Columns(0, w), K: c.Columns(w, 2*w),
 					V: c.Columns(2*w, 3*w), Gate: take(gate), Beta: take(beta), ALog: speed, Bias: bias, State: state,
-					Kept: kept, Sequences: of, Heads: heads, Bound: -5}))
+					Kept: kept, Sequences: of, Heads: heads, Bound: -5, Chunk: chunk,
+					First: b.ints(beside+1, 1, first).gpu}))
 			outs = append(outs, b.bytes(b.gpu, out.Slice(0, size))...)
 			from += size
 		}
 		return outs, append(b.bytes(b.gpu, state.Slice(beside*w, (beside+1)*w)),
 			b.bytes(b.gpu, tails.Slice(beside*kernel.ConvRows, (beside+1)*kernel.ConvRows))...)
 	}
-	wantOut, wantState := run([]int{rows}, 0)
-	for _, c := range []struct {
-		cuts   []int
-		beside int
-	}{{[]int{64, 6}, 0}, {[]int{1, 2, 3, 64}, 0}, {[]int{rows}, 3}, {slices.Repeat([]int{1}, rows), 5},
-		{slices.Repeat([]int{7}, 10), 1}} {
-		out, state := run(c.cuts, c.beside)
-		if !bytes.Equal(out, wantOut) || !bytes.Equal(state, wantState) {
-			t.Errorf("passes of %v rows together with %d sequences: outputs equal %v, states equal %v", c.cuts,
-				c.beside, bytes.Equal(out, wantOut), bytes.Equal(state, wantState))
+	var byRows []byte
+	for _, chunk := range []int{0, 16} {
+		wantOut, wantState := run(chunk, []int{rows}, 0)
+		type division struct {
+			cuts   []int
+			beside int
+		}
+		list := []division{{[]int{64, 6}, 0}, {[]int{16, 48, 6}, 0}, {[]int{rows}, 3}, {[]int{48, 22}, 40}}
+		if chunk == 0 {
+			byRows = wantOut
+			list = append(list, division{[]int{1, 2, 3, 64}, 0}, division{slices.Repeat([]int{1}, rows), 5},
+				division{slices.Repeat([]int{7}, 10), 1})
+		} else if bytes.Equal(wantOut, byRows) {
+			t.Error("chunks have the outputs of single rows, to the bit: they were not computed in chunks")
+		}
+		for _, c := range list {
+			out, state := run(chunk, c.cuts, c.beside)
+			if !bytes.Equal(out, wantOut) || !bytes.Equal(state, wantState) {
+				t.Errorf("chunk %d, passes of %v rows together with %d sequences: outputs equal %v, states equal %v",
+					chunk, c.cuts, c.beside, bytes.Equal(out, wantOut), bytes.Equal(state, wantState))
+			}
 		}
 	}
 }

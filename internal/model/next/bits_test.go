@@ -2,6 +2,7 @@ package next_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,53 @@ func TestChunkedEqualsWhole(t *testing.T) {
 			b.SameBits("250 tokens and 20 decodes", got, want[:270])
 		})
 	}
+}
+
+// If linear attention computes positions in groups, a prompt gives the same bits with any division into chunks that end
+// at multiples of a group, and so does a decode in a pass with a prompt. A chunk that ends inside a group changes bits,
+// which shows that groups are computed.
+func TestGroupsChangeNoBitsOfChunks(t *testing.T) {
+	m := steps.Open[*next.Model](t, testmodel.NextDraft(t), "ref")
+	cfg := steps.New(t, m, plan.Policy{KV: "bf16"}).Config
+	cfg.LinearGroup = 16
+	b := steps.Of(t, m, cfg, steps.Limits)
+	want := b.Chunks(b.Sequence(1, 90), 0)
+	for _, c := range []struct {
+		chunk int
+		same  bool
+	}{{48, true}, {16, true}, {40, false}} {
+		b.Reset()
+		got := b.Chunks(b.Sequence(1, 90), c.chunk)
+		if c.same {
+			b.SameBits(fmt.Sprintf("chunks of %d", c.chunk), got, want)
+		} else if slices.EqualFunc(got, want, slices.Equal[[]float32]) {
+			t.Errorf("chunks of %d positions have the bits of the whole prompt: no groups", c.chunk)
+		}
+	}
+	// Groups begin at multiples of 16 positions, also in a pass that begins at another position.
+	rest := func(sizes ...int) (rows [][]float32) {
+		b.Reset()
+		s := b.Sequence(1, 90)
+		b.Step(s.Work(plan.ModeExtend, 40))
+		for _, n := range sizes {
+			rows = append(rows, b.Step(s.Work(plan.ModeExtend, n))...)
+		}
+		return rows
+	}
+	b.SameBits("the end of a group in its own pass", rest(8, 42), rest(50))
+	// A decode in a pass without groups, then in a pass with the second chunk of a prompt.
+	decode := func(with bool) [][]float32 {
+		b.Reset()
+		s, other := b.Sequence(1, 90), b.Sequence(2, 90)
+		b.Step(s.Work(plan.ModeExtend, 80), other.Work(plan.ModeExtend, 32))
+		if !with {
+			return b.Step(s.Work(plan.ModeDecode, 1))
+		}
+		rows := b.Step(other.Work(plan.ModeExtend, 48), s.Work(plan.ModeDecode, 1))
+		return rows[len(rows)-1:]
+	}
+	alone := decode(false)
+	b.SameBits("a decode with a prompt", decode(true), alone)
 }
 
 // A row's bits are the same alone and in any batch with prompts and decodes.

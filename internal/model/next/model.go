@@ -99,7 +99,9 @@ func Facts(c *config.Next) plan.Model {
 		NextN:      c.NextN,
 		Context:    c.MaxPositions,
 		Linear:     c.Linear.Layers,
-		Experts:    plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK, Dense: c.FFN.Dense},
+
+		LinearGroups: c.Linear.Bound >= kernel.DeltaChunkBound,
+		Experts:      plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK, Dense: c.FFN.Dense},
 	}
 }
 

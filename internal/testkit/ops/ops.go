@@ -306,7 +306,8 @@ func (m *Maker) All() []Case {
 	add("delta", kernel.DeltaArgs{Out: m.rows("out", t, 256), Q: m.rows("q", t, 256), K: m.rows("k", t, 256),
 		V: m.rows("v", t, 256), Gate: m.f32("gate", t, 256), Beta: m.f32("beta", t, 2), ALog: m.f32("a", 1, 2),
 		Bias: m.f32("bias", 1, 256), State: m.f32("state", 3*256, 128), Kept: m.f32("kept", 2*256, 128),
-		Sequences: sequences(), Heads: 2, Bound: -5, Chunk: 64, First: m.ints("first", 2, 1)})
+		Held: m.f32("held", 3*2, kernel.HeldWidth(2)), Sequences: sequences(), Heads: 2, Bound: -5, Chunk: 16,
+		First: m.ints("first", 2, 1)})
 	add("delta by rows", kernel.DeltaArgs{Out: m.rows("out", t, 256), Q: m.rows("q", t, 256), K: m.rows("k", t, 256),
 		V: m.rows("v", t, 256), Gate: m.f32("gate", t, 256), Beta: m.f32("beta", t, 2), ALog: m.f32("a", 1, 2),
 		Bias: m.f32("bias", 1, 256), State: m.f32("state", 3*256, 128), Kept: m.f32("kept", 2*256, 128),

@@ -47,6 +47,7 @@ struct DeltaArgs {
     f32* state;       // [slots, heads, 128 keys, 128 values]
     f32* kept;        // [kept, heads, 128, 128] snapshots of state
     f32* held;        // [slots * held, 3 * heads * 128 + heads] held-back rows: k, v, gate, beta; or null
+    const i32* first; // [sequences] position of the first row of each sequence, or null: no groups of rows
     i64 q_stride;     // elements between rows; the strides are multiples of 4, except that of beta
     i64 k_stride;
     i64 v_stride;
@@ -55,7 +56,14 @@ struct DeltaArgs {
     i64 out_stride;
     i32 heads;
     f32 bound; // lower bound of the logarithm of a channel's decay
+    i32 part;  // rows that a launch computes: kBeforeGroups or kAfterGroups
+    i32 reserved;
 };
+
+// Parts of the rows of a sequence: the rows before its first whole group, or all rows if it has none; and the rows
+// after its last whole group.
+constexpr i32 kBeforeGroups = 0;
+constexpr i32 kAfterGroups = 1;
 
 struct GatedNormArgs {
     const u16* x;      // bf16 [rows, heads * columns]

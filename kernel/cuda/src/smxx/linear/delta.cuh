@@ -14,9 +14,8 @@
 // Bits:  the bits of a row depend neither on the division of its sequence into passes nor on other sequences.
 // Bytes: 64 KiB of state read and written for each head and sequence.
 #pragma once
-#include "smxx/linear/sequences.cuh"
+#include "smxx/linear/parts.cuh"
 
-constexpr i32 kDelta = 128;       // keys per head, and values per head
 constexpr i32 kDeltaColumns = 64; // value columns per block
 constexpr i32 kDeltaTile = 8;     // rows that are prepared together
 
@@ -314,7 +313,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
     constexpr i32 kWarps = Many ? kWarpsPerBlock + kDeltaPreparers : kWarpsPerBlock;
     const i32 warp = threadIdx.x / 32, lane = lane_id();
     const i32 head = blockIdx.x >> 1, first = (blockIdx.x & 1) * kDeltaColumns;
-    const Span s = span_at(a.of, blockIdx.y);
+    const Span s = recurrent_rows(a, span_at(a.of, blockIdx.y), blockIdx.y);
     if (s.slot < 0) {
         for (i32 i = warp; i < s.rows; i += kWarps) {
             const i32 row = row_at(a.of, s, i);
