@@ -23,9 +23,9 @@ type recordArgs struct {
 	stride                  int // bytes between records
 	scale                   int // bytes between scales of two blocks
 	blocks                  int
-	raised                  int // log2 of the number that codes of blocks of 32 are raised by, or 0
+	raised                  int // log2 of the number that codes of runs of 32 are raised by, or 0 to keep sums
 	floats                  int // 1 if sums become float32
-	order                   int // order in which sixteen codes are written: orderValues, orderOctets or orderQuads
+	order                   int // order in which codes are written: of sixteen orderValues ..., of 64 fillOctets ...
 }
 
 // panelDotArgs are the arguments of kernels that multiply rows of x by a panel.
@@ -42,6 +42,13 @@ const (
 	orderValues = 16 * iota
 	orderOctets
 	orderQuads
+)
+
+// Orders of 64 codes of records for the panels of byteFill kernels; see _asm/bytefill.go.
+const (
+	fillOctets = 64 * iota
+	fillHalves
+	fillQuads
 )
 
 const (
@@ -61,12 +68,17 @@ type panelProduct struct {
 	planes     bool             // codes of plain blocks are in planes
 	order      int              // order of codes
 	dot8, dot4 func(*panelDotArgs)
+	records    func(*recordArgs)
+	started    bool // records have initial sums of runs: sums of x times -2^shift
 	mins       bool
 	shift      int
 }
 
-// panelOf returns the kernels for a format, or nil for formats without panels.
-func panelOf(f block.Format) *panelProduct {
+// panelOf returns the kernels for a format and rows of x with their kind of planes, or nil for formats without panels.
+func panelOf(f block.Format, x *BlockRows) *panelProduct {
+	if p := bytePanels[f]; p != nil && x.planes == bytePlanes {
+		return p
+	}
 	if p := &panels[f]; p.dot8 != nil {
 		return p
 	}
@@ -79,13 +91,15 @@ var panels = func() (list [32]panelProduct) {
 		if p.mins {
 			p.dot8, p.dot4 = pairDot8M, pairDot4M
 		}
+		p.records = recordsavx512
 		list[f] = p
 	}
 	for _, f := range block.Formats() {
 		if f.Values() != 256 {
 			continue
 		}
-		p := panelProduct{unpack: unpackers[f].wide, dot8: panelDot8x8, dot4: panelDot4x8, shift: 6}
+		p := panelProduct{unpack: unpackers[f].wide, dot8: panelDot8x8, dot4: panelDot4x8, shift: 6,
+			records: recordsavx512}
 		switch f {
 		case block.Q2_K: // products of at most 3 times 15
 			p.fill, p.dot8, p.dot4 = laneFillQ2K, panelDot8x1Mins, panelDot4x1Mins
@@ -125,6 +139,27 @@ var pairPanels = map[block.Format]panelProduct{
 	block.Q5_1:   {unpack: pairPanelQ51, mins: true},
 	block.IQ4_NL: {unpack: pairPanelIQ4NL, shift: 7},
 }
+
+// bytePanels are the panels of processors with byte permutations, for x in bytePlanes.
+var bytePanels = func() map[block.Format]*panelProduct {
+	list := map[block.Format]*panelProduct{}
+	for f, p := range map[block.Format]panelProduct{
+		block.IQ2_XXS: {fill: byteFillIQ2XXS, order: fillOctets},
+		block.IQ2_XS:  {fill: byteFillIQ2XS, order: fillHalves},
+		block.IQ2_S:   {fill: byteFillIQ2S, order: fillHalves},
+		block.IQ3_XXS: {fill: byteFillIQ3XXS, order: fillQuads},
+		block.IQ3_S:   {fill: byteFillIQ3S, order: fillQuads},
+	} {
+		p.grid, p.records, p.shift = unsafe.Pointer(&byteGrids[f].bytes[0]), byteRecordsavx512, 6
+		if p.order == fillHalves { // runs of 16 values
+			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
+		} else {
+			p.dot8, p.dot4, p.started = panelDot8x8Started, panelDot4x8Started, true
+		}
+		list[f] = &p
+	}
+	return list
+}()
 
 // mulPanels multiplies rows of x by weights that are unpacked into panels of sixteen rows.
 func mulPanels(c BlockCut, f block.Format, w []byte, ldw int, p *panelProduct) {
@@ -228,10 +263,10 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int, p *panelProduct) {
 		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
 			to: at(s.records, r*recordBytes), stride: rows * recordBytes, scale: scale, blocks: blocks,
 			order: p.order}
-		if c.X.group == 32 {
+		if c.X.group == 32 || p.started {
 			s.record.raised, s.record.floats = p.shift, flag(p.mins)
 		}
-		runKernel(recordsavx512, &s.record)
+		runKernel(p.records, &s.record)
 	}
 }
 

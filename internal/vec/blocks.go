@@ -42,7 +42,7 @@ func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 //	parts   [k/256, 2, 8]    bfloat16   groups of 256: the sums of 32 codes, each exactly as two numbers
 //	sums    [k/32]           int32      groups of 32: the sums of 32 codes
 //	        [k/256, 16]      int16      groups of 256: the sums of 16 codes
-//	planes  [k/256, 8, 64]   int8       groups of 256, if the tier uses them: codes in the orders of two kinds of grids
+//	planes  [k/256, 8, 64]   int8       groups of 256, if the tier uses them: codes in orders of its kernels (planes)
 //
 // Units of sixteen rows have codes, scales and parts, each with the words of the rows interleaved: [words, 16] of four
 // bytes.
@@ -53,7 +53,12 @@ type BlockRows struct {
 	rows  int // rows of a unit
 	bytes int // bytes of a row for weights with scales per group, otherwise 0
 
-	planes bool // rows have the array planes
+	planes *planes // how the array planes is computed, or nil
+}
+
+// planes describes the order of the codes in the array planes of a row. fill computes the array from the row's codes.
+type planes struct {
+	fill func(q quantRow)
 }
 
 const lineBytes = 64
@@ -86,7 +91,7 @@ func (b *BlockRows) sumsBytes() int {
 }
 
 func (b *BlockRows) planesBytes() int {
-	if !b.planes {
+	if b.planes == nil {
 		return 0
 	}
 	return lines(2 * b.k)
@@ -132,8 +137,7 @@ type quantRow struct{ codes, scales, parts, sums, planes []byte }
 type blockOps struct {
 	together int // rows of a unit if there are several rows of x
 	quant    func(q quantRow, x []float32, group int)
-	// planes computes the array planes of a row from its codes; nil for tiers without planes.
-	planes func(q quantRow)
+	planes   *planes // nil for tiers without planes
 	// turn interleaves sixteen rows, each of the given number of bytes and ld bytes apart.
 	turn func(to, from []byte, ld, bytes int)
 	mul  func(c BlockCut, f block.Format, w []byte, ldw int)
@@ -166,14 +170,17 @@ func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if quantZero(group) != 0 {
 		b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, t.ops.blocks.groups.rowBytes(group, k)
-		b.planes = false
+		b.planes = nil
 		if n := m * b.bytes; cap(b.mem) < n {
 			b.mem = alignedBytes(n + n/4)
 		}
 		b.mem = b.mem[:cap(b.mem)]
 		return
 	}
-	b.planes = group == QuantRows256 && t.ops.blocks.planes != nil
+	b.planes = nil
+	if group == QuantRows256 {
+		b.planes = t.ops.blocks.planes
+	}
 	if group == QuantRows32 || group == QuantRows256 {
 		group, alone = group-1, true
 	}
@@ -234,8 +241,8 @@ func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 		if x := row(i); x != nil {
 			q := b.row(unit)
 			o.quant(q, x, b.group)
-			if b.planes {
-				o.planes(q)
+			if b.planes != nil {
+				b.planes.fill(q)
 			}
 		}
 		return

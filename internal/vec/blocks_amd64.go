@@ -17,7 +17,7 @@ import (
 type blockArgs struct {
 	rows [tileSide]unsafe.Pointer // first block of each weight row; the last row is repeated if there are fewer
 	//lint:ignore U1000 only the assembly uses it
-	next    uintptr         // address after the last row
+	next    [2]uintptr      // addresses after the last row
 	offsets [tileSide]int32 // bytes from rows[0] to each row
 	steps   int             // blocks of 256, or pairs of blocks of 32
 	second  int             // bytes from the first to the second block of a pair
@@ -141,7 +141,7 @@ func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
 
 // vnniBlocks computes products with the dot-product instructions of AVX-512, for a few rows of x at a time.
 var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows, unpacks: true,
-	planes: planes512, groups: groups512}
+	planes: wordPlanes, groups: groups512}
 
 // avx2Blocks computes products in registers of eight lanes, with AVX2.
 var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, unpacks: true,
@@ -149,7 +149,19 @@ var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, 
 
 // tileBlocks computes products of several rows of x on AMX tiles.
 var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles,
-	unpacks: true, planes: planes512, groups: groups512}
+	unpacks: true, planes: wordPlanes, groups: groups512}
+
+// hasBytePermutes reports whether the processor has byte permutations and affine maps of bits in 512 bits.
+func hasBytePermutes() bool { return cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512GFNI }
+
+// withBytes returns the products of o with the planes that the kernels of byteGrids multiply, if this processor can run
+// these kernels.
+func (o blockOps) withBytes() *blockOps {
+	if hasBytePermutes() {
+		o.planes = bytePlanes
+	}
+	return &o
+}
 
 func quantRow512(q quantRow, x []float32, group int) {
 	s := blockScratches.get()
@@ -207,12 +219,12 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 // mulBlocksRows multiplies sixteen weight rows by one row of x, or up to four, at a time. The weight rows stay in the
 // L1 or L2 cache until all rows of x have been multiplied.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
-	p, rows := panelOf(f), c.M1-c.M0
+	p, rows := panelOf(f, c.X), c.M1-c.M0
 	if dot := laneDots[f]; dot != nil && (rows == 1 || rows == 2 && p.fill != nil) {
 		mulLanes(c, f, w, ldw, dot)
 		return
 	}
-	if g := grids[f]; g != nil && rows <= g.most {
+	if g := gridsFor(c.X)[f]; g != nil && rows <= g.most {
 		mulGrids(c, f, w, ldw, g)
 		return
 	}

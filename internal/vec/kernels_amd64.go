@@ -209,6 +209,42 @@ func blockTilesQ6K(a *blockTileArgs)
 func blockTurnavx512(a *blockTurnArgs)
 
 //go:noescape
+func byteDotIQ2S(a *blockArgs)
+
+//go:noescape
+func byteDotIQ2XS(a *blockArgs)
+
+//go:noescape
+func byteDotIQ2XXS(a *blockArgs)
+
+//go:noescape
+func byteDotIQ3S(a *blockArgs)
+
+//go:noescape
+func byteDotIQ3XXS(a *blockArgs)
+
+//go:noescape
+func byteFillIQ2S(a *blockArgs)
+
+//go:noescape
+func byteFillIQ2XS(a *blockArgs)
+
+//go:noescape
+func byteFillIQ2XXS(a *blockArgs)
+
+//go:noescape
+func byteFillIQ3S(a *blockArgs)
+
+//go:noescape
+func byteFillIQ3XXS(a *blockArgs)
+
+//go:noescape
+func bytePlanesavx512(a *blockTurnArgs)
+
+//go:noescape
+func byteRecordsavx512(a *recordArgs)
+
+//go:noescape
 func collectCountedavx512(a *selectArgs)
 
 //go:noescape
@@ -740,6 +776,9 @@ func panelDot4x8(a *panelDotArgs)
 func panelDot4x8Mins(a *panelDotArgs)
 
 //go:noescape
+func panelDot4x8Started(a *panelDotArgs)
+
+//go:noescape
 func panelDot8x1(a *panelDotArgs)
 
 //go:noescape
@@ -753,6 +792,9 @@ func panelDot8x8(a *panelDotArgs)
 
 //go:noescape
 func panelDot8x8Mins(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x8Started(a *panelDotArgs)
 
 //go:noescape
 func parts1(a *partsArgs)

@@ -26,7 +26,7 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 		t := avx512.tier()
 		t.ops.blocks = avx2Blocks
 		if hasVNNI() {
-			t.ops.blocks = vnniBlocks
+			t.ops.blocks = vnniBlocks.withBytes()
 		}
 		tiers = append(tiers, t)
 	}
@@ -73,7 +73,7 @@ func amxTier() *Tier {
 		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
 	}
 	t.ops.newLatentAttend, t.ops.newFloatAttend = newLatentTiles, nil
-	t.ops.blocks = tileBlocks
+	t.ops.blocks = tileBlocks.withBytes()
 	return t
 }
 

@@ -89,7 +89,7 @@ var packedFormats = map[PackedFormat]packedShape{
 	"mxfp4":         {long, codes4 + 64*8, 40},
 	"u4_g128":       {long, codes4 + 64*2*2, 30},
 	"u4_g32":        {long, codes4 + 64*8*2, 30},
-	"u4_g128_any":   {long, codes4 + 64*2*5, 30},
+	"u4_g128_any":   {long, codes4 + 64*2*5, 30}, // scales multiply the sums
 	"u4_g32_any":    {long, codes4 + 64*8*5, 30},
 	"i8_g128":       {short, codes8 + 64*2, 30},
 	"i8_g32":        {short, codes8 + 64*4*2, 30},
@@ -193,13 +193,13 @@ const (
 	packedFine                           = 1   // used instead of a number of tokens: the kernel for few experts
 	packedFineListed                     = 64
 	packedPair                           = 2 // used instead of a number of tokens: pairs of blocks for 256 tokens
-	packedDuo                            = 3 // used instead of a number of tokens: experts with many tiles
-	packedTrio                           = 4 // used instead of a number of tokens: up to 16, and many tiles
+	packedFewExperts                     = 3 // used instead of a number of tokens: few of experts with many tiles
+	packedFewMatrix                      = 4 // used instead of a number of tokens: few of a matrix with many tiles
 
 	portablePackedBlocks = 2             // blocks of portable kernels per SM
-	packedDuoBlocks      = 2             // blocks of packedDuo per SM
-	packedDuoItems       = 4 * packedSMs // minimum number of tiles for packedDuo
-	packedTrioBlocks     = 3             // blocks of packedTrio per SM
+	packedFewExpertTiles = 4 * packedSMs // minimum number of tiles for packedFewExperts
+	packedStripe         = 64            // rows of a stripe of a tile
+	packedMatrixStripes  = 6             // maximum number of stripes of a block of packedFewMatrix at a time
 )
 
 // PackedPairArgs are the arguments of products by pairs of blocks.
@@ -240,20 +240,19 @@ func (x *PackedProduct) size() (tiles, units, parts int32) {
 
 // tokens returns the number of tokens that a block processes, or the constant of a kernel that is used instead.
 func (x *PackedProduct) tokens() int32 {
+	tiles, _, parts := x.size()
 	switch {
+	case x.Rows <= packedFew16 && packedFormatsFewMatrix[x.Format] && packedFewMatrixFits(x.Columns, parts):
+		return packedFewMatrix
 	case x.Rows <= packedFew8:
 		return packedFew8
 	case x.Rows <= packedFew16:
-		if tiles, _, parts := x.size(); packedFormatsTrio[x.Format] && packedTrioFits(tiles*parts) {
-			return packedTrio
-		}
 		return packedFew16
 	case x.Rows <= packedMostFew:
 		return packedFew64
 	}
 	// A block computes half of a tile of columns. A group of 256 rows takes about 1.7 times as long as a group of 128
 	// rows.
-	tiles, _, _ := x.size()
 	rounds := func(tokens int32) int64 {
 		return (2*int64(tiles)*int64(ceilDiv(x.Rows, tokens)) + packedSMs - 1) / packedSMs
 	}
@@ -263,12 +262,12 @@ func (x *PackedProduct) tokens() int32 {
 	return packedMany
 }
 
-// packedTrioFits reports whether packedTrio is used for a product with the given number of parts of tiles: each of its
-// blocks has work, and an SM does not process more weight rows than with packedFew16. A block of packedTrio processes
-// half a tile at a time, and three such blocks share an SM.
-func packedTrioFits(items int32) bool {
-	blocks := int32(packedTrioBlocks * packedSMs)
-	return 2*items >= blocks && packedTrioBlocks*ceilDiv(2*items, blocks) <= 2*ceilDiv(items, packedSMs)
+// packedFewMatrixFits reports whether packedFewMatrix is used for a product with the given numbers of columns and of
+// parts of k. Its blocks process up to six stripes of 64 columns at a time, one such block per SM; the other kernels
+// for few rows process four. As packedFewMatrix is faster for the same work, its SMs may have up to a fifth more of it.
+func packedFewMatrixFits(columns, parts int32) bool {
+	rounds := ceilDiv(ceilDiv(columns, packedMatrixStripes*packedStripe)*parts, packedSMs)
+	return 5*rounds <= 4*ceilDiv(ceilDiv(columns, packedRows)*parts, packedSMs)
 }
 
 // portableTokens returns the number of tokens that a block of the portable kernels processes. If there are few tiles of
@@ -310,7 +309,9 @@ func (x *PackedProduct) sumBytes(n int32) int64 {
 		return 0
 	case n == packedPair: // each block has its own sums
 		return packedSMs * packedRows / 2 * packedWide * 4
-	case n == packedTrio:
+	case n == packedFewMatrix && x.Rows <= packedFew8:
+		n = packedFew8
+	case n == packedFewMatrix:
 		n = packedFew16
 	}
 	return int64(tiles) * int64(ceilDiv(x.Rows, n)) * int64(parts) * packedRows * int64(n) * 4
@@ -355,7 +356,7 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	tiles, _, parts := x.size()
 	a := x.args()
 	group := n
-	if n == packedTrio {
+	if n == packedFewMatrix {
 		group = packedFew16
 		if x.Rows > packedFew16 {
 			c.fail("%d rows, want at most %d", x.Rows, packedFew16)
@@ -384,8 +385,11 @@ func multiplyPackedBy(k *Kernels, s *Stream, x *PackedProduct, n int32) error {
 	if k.device.portable {
 		return runPersistent(k, s, x.Format.portable(n), portableItems(n, items), portablePackedBlocks, &a)
 	}
-	if n == packedPair {
+	switch n {
+	case packedPair:
 		return runPair(k, s, x, &a)
+	case packedFewMatrix:
+		return runPersistent(k, s, x.Format.kernel(n), ceilDiv(x.Columns, packedStripe)*parts, 1, &a)
 	}
 	return runPacked(k, s, x.Format.kernel(n), 2*items, &a)
 }
@@ -413,20 +417,20 @@ func runPair(k *Kernels, s *Stream, x *PackedProduct, a *PackedArgs) error {
 var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, "iq3_s": true, "q2_k": true,
 	"q3_k": true, "q4_k": true}
 
-// packedFormatsDuo lists the formats with kernels for many tiles of experts with few rows each, whose warps have twice
-// as many weight rows.
-var packedFormatsDuo = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "q2_k": true, "q3_k": true, "iq2_xxs": true,
-	"iq3_xxs": true}
+// packedFormatsFewExperts lists the formats with kernels for many tiles of experts with few rows each, whose warps have
+// twice as many weight rows, with the number of their blocks per SM.
+var packedFormatsFewExperts = map[PackedFormat]int32{"nvfp4": 2, "mxfp4": 2, "q3_k": 2, "q2_k": 1, "iq2_xxs": 1,
+	"iq3_xxs": 1}
 
-// packedFormatsTrio lists the formats with kernels for up to 16 rows of matrices with many tiles.
-var packedFormatsTrio = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
-	"u4_g128_any": true, "u4_g32_any": true}
+// packedFormatsFewMatrix lists the formats with kernels for up to 16 rows of matrices with many tiles.
+var packedFormatsFewMatrix = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
+	"u4_g128_any": true, "u4_g32_any": true, "q2_k": true, "q3_k": true, "iq2_xxs": true, "iq3_xxs": true}
 
 // kernel returns the product kernel for groups of the given number of tokens.
 func (f PackedFormat) kernel(tokens int32) string {
 	suffix := map[int32]string{packedFine: "fine", packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
-		packedMany: "many", packedWide: "wide",
-		packedPair: "pair", packedDuo: "duo", packedTrio: "trio"}[tokens]
+		packedMany: "many", packedWide: "wide", packedPair: "pair", packedFewExperts: "few_experts",
+		packedFewMatrix: "few_matrix"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 
@@ -496,9 +500,9 @@ func multiplyPacked(k *Kernels, s *Stream, e ExpertShape, a *ExpertsArgs, down b
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
 		return runPacked(k, s, f.kernel(packedFine), 4*items, &p)
 	}
-	if chosen := min(int64(a.Rows)*int64(a.Top), int64(a.Experts)); packedFormatsDuo[f] && tokens == packedFew16 &&
-		chosen*int64(p.Tiles) >= packedDuoItems {
-		return runPersistent(k, s, f.kernel(packedDuo), int32(min(items, math.MaxInt32)), packedDuoBlocks, &p)
+	chosen, blocks := min(int64(a.Rows)*int64(a.Top), int64(a.Experts)), packedFormatsFewExperts[f]
+	if blocks > 0 && tokens == packedFew16 && chosen*int64(p.Tiles) >= packedFewExpertTiles {
+		return runPersistent(k, s, f.kernel(packedFewExperts), int32(min(items, math.MaxInt32)), blocks, &p)
 	}
 	return runPacked(k, s, f.kernel(tokens), 2*items, &p)
 }

@@ -1,8 +1,8 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -55,23 +55,23 @@ func TestGPUEveryPackedKernelGivesTheSameBits(t *testing.T) {
 }
 
 // Kernels for 8 and 16 rows give bitwise equal results, with one and with two pieces of weight rows per warp, whatever
-// the other rows are. In the last shape, blocks of the kernel trio have two parts of a tile, or parts of two tiles. The
-// packed weights are random bytes; a mask makes their scales finite.
+// the other rows are. Blocks of the kernel for matrices have one part of a group of stripes, several groups that are
+// not divided, or parts of two groups. Two shapes have one part of k, as experts have, and an odd number of tiles, so
+// that the last block of the kernel for experts can have fewer stripes. The packed weights are random bytes; a mask
+// makes their scales finite.
 func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 	r := onHopper(t)
 	rng := rand.New(rand.NewPCG(47, 1))
-	formats := maps.Clone(packedFormatsDuo)
-	maps.Copy(formats, packedFormatsTrio)
-	for f := range formats {
-		mask := byte(0x3F)
+	for f := range packedFormatsFewMatrix {
+		mask := uint64(0x3F3F3F3F3F3F3F3F)
 		if strings.HasPrefix(string(f), "u4_") {
-			mask = 0x77 // stored scales are large numbers
+			mask = 0x7777777777777777 // stored scales are large numbers
 		}
-		for _, s := range []struct{ rows, columns, k int32 }{{16, 528, 2304}, {37, 256, 4096}, {3, 1024, 520},
-			{12, 8200, 4096}, {16, 24576, 4096}} {
+		for _, s := range []struct{ rows, columns, k int32 }{{16, 528, 2304}, {37, 1280, 520}, {37, 256, 4096},
+			{3, 1024, 520}, {12, 8200, 4096}, {9, 51264, 1024}, {16, 25500, 8192}} {
 			weight, input := make([]byte, f.Bytes(s.columns, s.k)), make([]uint16, s.rows*s.k)
-			for i := range weight {
-				weight[i] = byte(rng.Uint32()) & mask
+			for i := 0; i < len(weight); i += 8 {
+				binary.LittleEndian.PutUint64(weight[i:], rng.Uint64()&mask)
 			}
 			for i := range input {
 				input[i] = num.BF16(float32(rng.NormFloat64()))
@@ -79,39 +79,38 @@ func TestGPUEveryPackedKernelForFewRowsGivesTheSameBits(t *testing.T) {
 			x := PackedProduct{Format: f, Weight: upload(r, weight), Factors: upload(r, []float32{1, 1}),
 				X: upload(r, input), XStride: int64(s.k), OutStride: int64(s.columns), Rows: s.rows, Columns: s.columns,
 				K: s.k, OutF32: true, Arrived: upload(r, make([]uint32, PackedSlots))}
+			_, _, parts := x.size()
 			run := func(n int32) []byte {
-				tokens, bytes := n, 4*int64(x.Rows)*int64(s.columns)
-				if n == packedDuo {
-					tokens = packedFew16
-				}
+				bytes := 4 * int64(x.Rows) * int64(s.columns)
 				x.Out, x.Sums = r.poisoned(bytes), 0
-				if sums := x.sumBytes(tokens); sums > 0 {
+				if n == packedFewExperts {
+					a := x.args()
+					items := a.Tiles * ceilDiv(x.Rows, packedFew16)
+					check(t, runPersistent(r.k, r.s, f.kernel(n), items, packedFormatsFewExperts[f], &a))
+					return r.download(x.Out, bytes)
+				}
+				if sums := x.sumBytes(n); sums > 0 {
 					x.Sums = r.poisoned(sums)
 				}
-				if n != packedDuo {
-					check(t, multiplyPackedBy(r.k, r.s, &x, n))
-				} else {
-					a := x.args()
-					items := a.Tiles * ceilDiv(x.Rows, tokens) * a.Parts
-					check(t, runPersistent(r.k, r.s, f.kernel(packedDuo), items, packedDuoBlocks, &a))
-				}
+				check(t, multiplyPackedBy(r.k, r.s, &x, n))
 				return r.download(x.Out, bytes)
 			}
 			want := run(packedFew64)
 			kernels := []int32{packedFew8, packedFew16}
-			if packedFormatsDuo[f] {
-				kernels = append(kernels, packedDuo)
+			if packedFormatsFewExperts[f] > 0 && parts == 1 {
+				kernels = append(kernels, packedFewExperts)
 			}
-			if packedFormatsTrio[f] && s.rows <= packedFew16 {
-				kernels = append(kernels, packedTrio)
+			if s.rows <= packedFew16 {
+				kernels = append(kernels, packedFewMatrix)
 			}
 			for _, n := range kernels {
 				sameBytes(t, fmt.Sprintf("%s %v, kernel %s", f, s, f.kernel(n)), run(n), want)
 			}
 			x.Rows = 1
-			last := kernels[len(kernels)-1]
-			sameBytes(t, fmt.Sprintf("%s %v, the first row alone, kernel %s", f, s, f.kernel(last)), run(last),
-				want[:4*int64(s.columns)])
+			for _, n := range kernels[2:] {
+				sameBytes(t, fmt.Sprintf("%s %v, the first row alone, kernel %s", f, s, f.kernel(n)), run(n),
+					want[:4*int64(s.columns)])
+			}
 		}
 	}
 }

@@ -10,9 +10,10 @@ func TestPackedGroups(t *testing.T) {
 		rows   int32
 		want   int32
 	}{
-		{"nvfp4", 8, packedFew8}, {"nvfp4", 128, packedFew64}, {"nvfp4", 129, packedMany}, {"nvfp4", 4096, packedPair},
+		{"q4_k", 8, packedFew8}, {"nvfp4", 128, packedFew64}, {"nvfp4", 129, packedMany}, {"nvfp4", 4096, packedPair},
 		{"iq2_xxs", 4096, packedMany}, {"i8_g32_any", 8192, packedPair},
-		{"nvfp4", 9, packedTrio}, {"u4_g32_any", 16, packedTrio}, {"q4_k", 16, packedFew16},
+		{"nvfp4", 1, packedFewMatrix}, {"u4_g32_any", 16, packedFewMatrix}, {"q2_k", 1, packedFewMatrix},
+		{"iq2_xxs", 16, packedFewMatrix}, {"iq2_xxs", 17, packedFew64}, {"q4_k", 16, packedFew16},
 	} {
 		x := PackedProduct{Format: c.format, Rows: c.rows, Columns: 24576, K: 16384}
 		if got := x.tokens(); got != c.want {
@@ -33,19 +34,22 @@ func TestPackedGroups(t *testing.T) {
 	}
 }
 
-// Three blocks per SM for 9 to 16 rows are chosen if all of them have work and no SM has more of it than with one block
-// per SM.
-func TestPackedTrioFits(t *testing.T) {
-	for items, want := range map[int32]bool{
-		96: false, 132: false, // one tile per SM, or less: an SM would have three halves
-		197: false, 198: true, // the last block has no work; three halves instead of two tiles
-		264: false,           // six halves instead of two tiles
-		384: true, 396: true, // six halves instead of three tiles
-		505: false, // nine halves instead of four tiles
-		528: false, 576: true,
+// Blocks of six stripes are used for few rows if an SM then has at most a fifth more weights to process than with
+// blocks of four stripes.
+func TestPackedFewMatrixFits(t *testing.T) {
+	for _, c := range []struct {
+		columns, parts int32
+		want           bool
+	}{
+		{132 * 256, 1, false},                      // a round of blocks of either kind
+		{133 * 256, 1, true}, {198 * 256, 1, true}, // a round, and two with four stripes
+		{199 * 256, 1, false}, {264 * 256, 1, false}, // two rounds of either kind
+		{265 * 256, 1, true}, {396 * 256, 1, true}, // two rounds, and three
+		{397 * 256, 1, true}, {505 * 256, 1, true}, // three rounds, and four
+		{24576, 4, true}, {8192, 4, false}, {7168, 8, false},
 	} {
-		if got := packedTrioFits(items); got != want {
-			t.Errorf("%d parts of tiles: %t, want %t", items, got, want)
+		if got := packedFewMatrixFits(c.columns, c.parts); got != c.want {
+			t.Errorf("%d columns, %d parts of k: %t, want %t", c.columns, c.parts, got, c.want)
 		}
 	}
 }

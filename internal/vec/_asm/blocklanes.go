@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // laneDot is a kernel that multiplies one row of x by sixteen rows of weights. Lanes are weight rows: the bytes of a
 // step, 256 values of each row, are transposed as dwords, and a dword of sixteen rows is multiplied by four values of x
@@ -17,6 +20,7 @@ type laneDot struct {
 	f     blockFormat
 	fill  bool // write the codes and scales to a panel instead of multiplying them, see blockpanel.go
 	spare int  // the register that is not used by dwords
+	extra int  // the last register of dwords; 16 if it is zero
 	done  int  // dwords that have been processed
 }
 
@@ -214,7 +218,7 @@ func (k *laneDot) turned(size int) []int {
 	for i := range z {
 		z[i] = i
 	}
-	k.spare = 16
+	k.spare = cmp.Or(k.extra, 16)
 	// Lane l of register 4q+j holds dword 4l+j of four rows.
 	for q := 0; q < len(z); q += 4 {
 		for i := q; i < q+4; i += 2 {

@@ -35,15 +35,18 @@ func emitPanelDots(e *emitter) {
 		}
 	}
 	emitPlainPanel(e)
-	emitRecords(e)
+	emitRecords(e, "recordsavx512", false, func(i int) int { return i }, planeOctets, planeQuads)
 	for _, runs := range []int{16, 8, 1} {
 		for _, mins := range []bool{false, true} {
 			for _, rows := range []int{8, 4} {
 				if runs < 16 || !mins { // else unused: codes of Q2_K are multiplied by their scales
-					emitPanelDot(e, runs, mins, rows)
+					emitPanelDot(e, runs, mins, false, rows)
 				}
 			}
 		}
+	}
+	for _, rows := range []int{8, 4} {
+		emitPanelDot(e, 8, false, true, rows)
 	}
 }
 
@@ -107,14 +110,18 @@ func emitPlainPanel(e *emitter) {
 	e.ret()
 }
 
-// emitRecords writes the kernel that makes the records of a row of x.
+// emitRecords writes the kernel that makes the records of a row of x. orders are the orders of sixteen codes, or, if
+// vbmi is set, of 64 codes, for processors with AVX-512 VBMI.
 //
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
 //	R10, R11 temporaries
-func emitRecords(e *emitter) {
-	orders := []func(i int) int{func(i int) int { return i }, planeOctets, planeQuads}
-	bytesTable(e, "recordOrders", 48, func(i int) int { return orders[i/16](i % 16) })
-	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
+func emitRecords(e *emitter, name string, vbmi bool, orders ...func(i int) int) {
+	step, load, raise := 16, "VBROADCASTI32X4", "VPSLLD X7, Y4, Y4\nVPSUBD Y4, Y6, Y4"
+	if vbmi { // sums become int32 products of the sums of 32 codes
+		step, load, raise = 64, "VMOVDQU64", "VPMADDWD fillMinus64<>(SB), Y4, Y4"
+	}
+	bytesTable(e, "recordOrders", step*len(orders), func(i int) int { return orders[i/step](i % step) })
+	e.function(name, "recordArgs", "the records of a row of x.")
 	e.op(`
 		MOVQ recordArgs_codes(AX), SI
 		MOVQ recordArgs_sums(AX), DX
@@ -124,22 +131,25 @@ func emitRecords(e *emitter) {
 		MOVQ recordArgs_blocks(AX), CX
 		MOVQ recordArgs_order(AX), R10
 		LEAQ recordOrders<>(SB), R11
-		VBROADCASTI32X4 (R11)(R10*1), Z5
+		%s (R11)(R10*1), Z5
 		VPXOR Y6, Y6, Y6
-		VMOVQ recordArgs_raised(AX), X7`)
+		VMOVQ recordArgs_raised(AX), X7`, load)
 	e.loop("record", "CX", func() {
 		same, whole := e.label("same"), e.label("whole")
 		for i := range 4 {
 			e.op("VMOVDQU64 %d(SI), Z%d", 64*i, i)
-			e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
+			if vbmi {
+				e.op("VPERMB Z%d, Z5, Z%d", i, i)
+			} else {
+				e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
+			}
 			e.op("VMOVDQU64 Z%d, %d(DI)", i, 64*i)
 		}
 		e.op(`
 			VMOVDQU (DX), Y4
 			CMPQ recordArgs_raised(AX), $0
 			JE %s
-			VPSLLD X7, Y4, Y4
-			VPSUBD Y4, Y6, Y4`, same)
+			%s`, same, raise)
 		e.at(same)
 		e.op(`
 			CMPQ recordArgs_floats(AX), $0
@@ -159,15 +169,20 @@ func emitRecords(e *emitter) {
 	e.ret()
 }
 
-// emitPanelDot writes the kernel that multiplies rows of x by a panel with the given number of scales of a row.
+// emitPanelDot writes the kernel that multiplies rows of x by a panel with the given number of scales of a row. If
+// started is true, sums of runs start at what records have instead of sums, and pairs are not used.
 //
 //	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales
 //	CX runs left
-//	Z0 ... sums   Z8 ... sums of a run, or of pairs   Z16 ... Z19 panel   Z20 ... Z22 scales   X31 by how much to shift
-func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
+//	Z0 ... sums   Z8 ..., Z21 ... sums of two runs, or of pairs   Z16 ... Z19 panel   Z20 ... Z22, Z29 scales
+//	X31 by how much to shift   DX initial sums
+func emitPanelDot(e *emitter, runs int, mins, started bool, rows int) {
 	name := fmt.Sprintf("panelDot%dx%d", rows, runs)
-	if mins {
+	switch {
+	case mins:
 		name += "Mins"
+	case started:
+		name += "Started"
 	}
 	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by a panel with %d scales.", rows, runs))
 	e.op(`
@@ -181,48 +196,68 @@ func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 			MOVQ R8, R9
 			MOVQ SI, R10
 			LEAQ %d(R8), R11`, panelScales)
+		if started {
+			e.op("LEAQ %d(SI), DX", recordSums)
+		}
 		for r := range rows {
 			e.op("VMOVDQA64 Z30, Z%d", r)
 		}
-		times, sums := runs, 8
+		// Two runs at a time are more independent sums than the latency of a product.
+		times, together := runs/2, 2
+		sums := [2]int{8, 21}
 		if runs == 1 {
-			times, sums = 8, 0
+			times, together, sums[0] = 8, 1, 0
 		}
-		dwords := 64 / times
+		dwords := 64 / times / together
 		e.op("MOVQ $%d, CX", times)
 		e.loop("run", "CX", func() {
 			for r := range rows {
-				if runs > 1 {
-					e.op("VMOVDQA64 Z30, Z%d", sums+r)
+				for t := range together {
+					switch {
+					case started:
+						e.op("VPBROADCASTD %d(DX), Z%d", recordBytes*r+4*t, sums[t]+r)
+					case runs > 1:
+						e.op("VMOVDQA64 Z30, Z%d", sums[t]+r)
+					}
 				}
 			}
 			for d := range dwords {
-				e.op("VMOVDQU64 %d(R9), Z%d", 64*d, 16+d%4)
-				for r := range rows {
-					e.op("VPDPBUSD.BCST %d(R10), Z%d, Z%d", recordBytes*r+4*d, 16+d%4, sums+r)
+				for t := range together {
+					z := 16 + (d*together+t)%4
+					e.op("VMOVDQU64 %d(R9), Z%d", 64*(dwords*t+d), z)
+					for r := range rows {
+						e.op("VPDPBUSD.BCST %d(R10), Z%d, Z%d", recordBytes*r+4*(dwords*t+d), z, sums[t]+r)
+					}
 				}
 			}
 			if runs > 1 {
-				e.op("VMOVDQU64 (R11), Z20")
-				for r := range rows {
-					e.op("VPMULLD Z20, Z%d, Z%d", sums+r, sums+r)
+				for t, scale := range [2]int{20, 29} {
+					e.op("VMOVDQU64 %d(R11), Z%d", 1024/runs*t, scale)
+					for r := range rows {
+						e.op("VPMULLD Z%d, Z%d, Z%d", scale, sums[t]+r, sums[t]+r)
+					}
+					for r := range rows {
+						e.op("VPADDD Z%d, Z%d, Z%d", sums[t]+r, r, r)
+					}
 				}
-				for r := range rows {
-					e.op("VPADDD Z%d, Z%d, Z%d", sums+r, r, r)
-				}
-				e.op("ADDQ $%d, R11", 1024/runs)
+				e.op("ADDQ $%d, R11", 2048/runs)
+			}
+			if started {
+				e.op("ADDQ $%d, DX", 4*together)
 			}
 			e.op(`
 				ADDQ $%d, R9
-				ADDQ $%d, R10`, 64*dwords, 4*dwords)
+				ADDQ $%d, R10`, 64*dwords*together, 4*dwords*together)
 		})
-		for r := range rows {
-			e.op("VMOVDQA64 Z30, Z%d", 8+r)
-		}
-		for i := range 8 {
-			e.op("VMOVDQU64 %d(R8), Z%d", panelPairs+64*i, 16+i%4)
+		if !started {
 			for r := range rows {
-				e.op("VPDPWSSD.BCST %d(SI), Z%d, Z%d", recordBytes*r+recordSums+4*i, 16+i%4, 8+r)
+				e.op("VMOVDQA64 Z30, Z%d", 8+r)
+			}
+			for i := range 8 {
+				e.op("VMOVDQU64 %d(R8), Z%d", panelPairs+64*i, 16+i%4)
+				for r := range rows {
+					e.op("VPDPWSSD.BCST %d(SI), Z%d, Z%d", recordBytes*r+recordSums+4*i, 16+i%4, 8+r)
+				}
 			}
 		}
 		e.op("VMOVUPS %d(R8), Z20", panelD)
@@ -236,8 +271,10 @@ func emitPanelDot(e *emitter, runs int, mins bool, rows int) {
 				e.op("VMULPS Z%d, Z21, Z%d", 8+r, 8+r)
 				e.op("VFMSUB213PS Z%d, Z20, Z%d", 8+r, r)
 			} else {
-				e.op("VPSLLD X31, Z%d, Z%d", 8+r, 8+r)
-				e.op("VPSUBD Z%d, Z%d, Z%d", 8+r, r, r)
+				if !started {
+					e.op("VPSLLD X31, Z%d, Z%d", 8+r, 8+r)
+					e.op("VPSUBD Z%d, Z%d, Z%d", 8+r, r, r)
+				}
 				e.list(`
 					VCVTDQ2PS Z{r}, Z{r}
 					VMULPS Z20, Z{r}, Z{r}`, "r", r)

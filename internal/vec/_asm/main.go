@@ -69,6 +69,7 @@ func files() map[string][]byte {
 	file("blocks_avx512", avx512, emitBlocks)
 	file("blocklanes_avx512", avx512, emitLanes)
 	file("grids_avx512", avx512, emitGrids)
+	file("gridbytes_avx512", avx512, emitGridBytes)
 	file("blockpanels_avx512", avx512, emitPanelDots)
 	file("blocks_amx", avx512, emitBlockTiles)
 	file("blocks_avx2", avx2, emitBlocks2)

@@ -6,8 +6,9 @@
 // written to memory.
 //
 // Bits: k is cut into args.parts parts of whole units; the number of parts depends only on the shape of the weight. The
-// sum of a part starts at zero and adds steps of 16 columns in order; parts are added in order. The bits of an element
-// depend only on its token row, its column and the weight, not on the number of tokens.
+// sum of a part starts at zero and adds steps of 16 columns in order; parts are added in order. In formats with scales
+// of sums (decode_any.cuh), a sum is multiplied before each group and after the part. The bits of an element depend
+// only on its token row, its column and the weight, not on the number of tokens.
 #pragma once
 
 #include "sm90/tile.cuh"
@@ -70,6 +71,17 @@ __device__ __forceinline__ Storage<S>& storage() {
 // 12 groups at a time, or 22 tiles by 6 wide groups, which minimises the bytes read from memory.
 constexpr i32 kBandTokens = 1536;
 
+// Returns the number of items that have rows of a weight. If an item has several tiles, the last item can have fewer.
+template <class S>
+__device__ __forceinline__ i32 row_items(const PackedArgs& args) {
+    if constexpr (S::Stripes > kStripes) {
+        constexpr i32 kTiles = S::Stripes / kStripes;
+        return (args.tiles + kTiles - 1) / kTiles;
+    } else {
+        return args.tiles * kStripes / S::Stripes;
+    }
+}
+
 // Iterates over the items of a thread block: every gridDim-th item. Groups of tokens are the innermost index, so that
 // thread blocks that share weights run at the same time.
 template <class S>
@@ -80,7 +92,7 @@ struct Walk {
     template <class Shared>
     __device__ __forceinline__ bool next(const Shared& shared, const PackedArgs& args, Item& out) {
         const i32 parts = S::Whole ? 1 : args.parts;
-        const i32 tiles = args.tiles * kStripes / S::Stripes;
+        const i32 tiles = row_items<S>(args);
         for (; at < shared.listed; ++at) {
             const ListedView e = shared.list[at];
             const i32 groups = (e.count + S::Tokens - 1) / S::Tokens;

@@ -38,7 +38,8 @@ template <class Format, int N, int MostListed, int BlockStripes, int WarpPieces 
 struct FewOf {
     using F = Format;
     using Room = FewRoom<F, N, MostListed>;
-    static constexpr int Tokens = N, Stripes = BlockStripes, Blocks = Stripes < 4 ? 3 : WarpPieces, Listed = MostListed;
+    static constexpr int Tokens = N, Stripes = BlockStripes, Blocks = Stripes < 4 ? 3 : 4 * WarpPieces / Stripes;
+    static constexpr int Listed = MostListed;
     static constexpr int Groups = Stripes, Pieces = WarpPieces, Warps = 4 * Groups / Pieces, Threads = 32 * Warps + 32;
     static constexpr bool Whole = false;
     static constexpr int Pitch = Room::Pitch, WeightBytes = Stripes * F::Bytes, StageBytes = Room::stage(Stripes);
@@ -49,9 +50,10 @@ struct FewOf {
 };
 template <class F, int N, int Listed>
 using Few = FewOf<F, N, Listed, FewRoom<F, N, Listed>::Three ? 2 : 4>;
-// For experts with many tiles: two blocks per SM, each with eight warps of 32 rows.
-template <class F>
-using Duo = FewOf<F, 16, 512, 4, 2>;
+// For experts with many tiles: warps of 32 rows. An SM has two blocks of four stripes or, for formats with small
+// stripes, one block of eight, whose warps share one lookup table and one copy of the tokens.
+template <class F, int Stripes>
+using FewExperts = FewOf<F, 16, 512, Stripes, 2>;
 
 template <class S>
 struct FewStorage {
@@ -74,11 +76,12 @@ template <class S>
 struct Feed {
     const u8* weights;
     const u8* row;
-    i32 count;
+    i32 count, tile;
     Span span;
 
     __device__ __forceinline__ Feed(const PackedArgs& args, const Item& item)
-        : weights(weights_of<S>(args, item)), row(nullptr), count(item.count), span(span_of(args, item.part)) {}
+        : weights(weights_of<S>(args, item)), row(nullptr), count(item.count), tile(item.tile),
+          span(span_of(args, item.part)) {}
 
     // Finds the row of this lane; must be called after the previous kernel has finished.
     __device__ __forceinline__ void find(const PackedArgs& args, const Item& item, u32 lane) {
@@ -104,10 +107,15 @@ struct Feed {
         __syncwarp();
         if (lane == 0) {
             const u32 full = ptx::shared_address(&shared.full[stage]);
-            ptx::barrier_expect(full, S::WeightBytes + count * n);
-            ptx::load_bytes(ptx::shared_address(shared.stages[stage]),
-                            weights + static_cast<i64>(unit) * (kStripes * S::F::Bytes), S::WeightBytes, full,
-                            ptx::kEvictFirst);
+            // An item has some stripes of a tile, or several tiles; the last item of a weight can have fewer tiles.
+            constexpr i32 kTiles = (S::Stripes + kStripes - 1) / kStripes, kCopyBytes = S::WeightBytes / kTiles;
+            const i32 tiles = S::Stripes <= kStripes ? 1 : min(kTiles, args.tiles - tile * kTiles);
+            ptx::barrier_expect(full, tiles * kCopyBytes + count * n);
+            for (i32 i = 0; i < tiles; ++i) {
+                ptx::load_bytes(ptx::shared_address(shared.stages[stage]) + i * kCopyBytes,
+                                weights + (static_cast<i64>(i) * args.units + unit) * (kStripes * S::F::Bytes),
+                                kCopyBytes, full, ptx::kEvictFirst);
+            }
         }
         __syncwarp();
     }
@@ -155,12 +163,20 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     }
 }
 
+// Reports whether lanes read the operands of tokens word by word instead of as matrices. Both give the same operands.
+template <class S>
+constexpr bool reads_words() {
+    return scales_sums<typename S::F>() && S::Pieces == 2;
+}
+
 // Loads the B operands of eight tokens for two steps of 16 columns.
 template <class S>
 __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
     if constexpr (S::F::Turned) {
         const uint4 v = load_16(at);
         b[0] = v.x, b[1] = v.y, b[2] = v.z, b[3] = v.w;
+    } else if constexpr (reads_words<S>()) {
+        b[0] = load_4(at), b[1] = load_4(at + 16), b[2] = load_4(at + 32), b[3] = load_4(at + 48);
     } else {
         ptx::load_matrices(b, at);
     }
@@ -178,13 +194,19 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
     u32 x[Eights];
 #pragma unroll
     for (int e = 0; e < Eights; ++e) {
-        const u32 token = 8 * e + (F::Turned ? lane / 4 : lane % 8);
-        x[e] = S::WeightBytes + (F::Turned ? min(token, static_cast<u32>(count) - 1) * S::Pitch + lane % 4 * 32
-                                           : token * S::Pitch + lane / 8 * 16);
+        const u32 token = 8 * e + (F::Turned || reads_words<S>() ? lane / 4 : lane % 8);
+        x[e] = S::WeightBytes + (F::Turned          ? min(token, static_cast<u32>(count) - 1) * S::Pitch + lane % 4 * 32
+                                 : reads_words<S>() ? token * S::Pitch + lane % 4 * 4
+                                                    : token * S::Pitch + lane / 8 * 16);
     }
 #pragma unroll
     for (int i = 0; i < S::Pieces * S::Tokens / 2; ++i) {
         sum[i / (S::Tokens / 2)][i % (S::Tokens / 2)] = 0;
+    }
+    float2 fractions[S::Pieces];
+#pragma unroll
+    for (int p = 0; p < S::Pieces; ++p) {
+        fractions[p] = make_float2(1, 1);
     }
 #pragma unroll 1
     for (i32 unit = span.begin; unit < span.end; ++unit) {
@@ -201,6 +223,11 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
 #pragma unroll
             for (int p = 0; p < S::Pieces; ++p) {
                 u32 a[4][4];
+                if constexpr (scales_sums<F>()) {
+                    if (b % 2 == 0) {
+                        scale_sums<4 * Eights>(sum[p], format[p].begin_group(b / 2, fractions[p]));
+                    }
+                }
                 format[p].batch(a, b);
 #pragma unroll
                 for (int e = 0; p == 0 && e < Eights; ++e) {
@@ -222,6 +249,12 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
                     }
                 }
             }
+        }
+    }
+    if constexpr (scales_sums<F>()) {
+#pragma unroll
+        for (int p = 0; p < S::Pieces; ++p) {
+            scale_sums<4 * Eights>(sum[p], fractions[p]);
         }
     }
 }
@@ -257,6 +290,11 @@ __device__ __forceinline__ void multiply_few(const PackedArgs& args) {
             add_units<S, S::Tokens / 8>(shared, sum, span, item.count, at, table, group, warp, lane);
         } else {
             add_units<S, 1>(shared, sum, span, item.count, at, table, group, warp, lane);
+        }
+        if constexpr (S::Stripes > kStripes) {
+            if (item.tile * S::Stripes + static_cast<i32>(group) >= args.tiles * kStripes) {
+                continue;  // the item has fewer stripes; the sums are of whatever is in shared memory
+            }
         }
 #pragma unroll
         for (int p = 0; p < S::Pieces; ++p) {

@@ -116,14 +116,15 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
     };
     u32 a[2][4][4];
     i32 before = -1;  // stage of inputs that the products in flight still read; -1: none
-    ptx::mma_pin(sum);
+    float2 fractions = make_float2(1, 1);
+    begin_sums<typename S::F>(sum);
     for (i32 unit = span.begin; unit < span.end; ++unit) {
         ptx::barrier_wait(ptx::shared_address(&shared.weights_full[at.units.stage]), at.units.parity);
         typename S::F format = unit_of<typename S::F>(
             ptx::shared_address(shared.weights[at.units.stage]) + group * S::F::Bytes, 0, warp, lane);
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
-            format.batch(a[b % 2], b);
+            convert(format, a[b % 2], b, sum, fractions);
             if (b == kBatches - 1) {  // the codes of the unit are in registers
                 sparrow_tile::arrive_warp(ptx::shared_address(&shared.weights_empty[at.units.stage]));
                 at.units.advance(S::Weights);
@@ -144,8 +145,7 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
             at.inputs.advance(S::Inputs);
         }
     }
-    ptx::mma_wait<0>();
-    ptx::mma_pin(sum);
+    end_sums<typename S::F>(sum, fractions);
     if (before >= 0) {
         release(before);
     }

@@ -165,6 +165,44 @@ struct Rings {
     Cursor inputs, units;
 };
 
+// Prepares sums for the products of a span.
+template <class F, int N>
+__device__ __forceinline__ void begin_sums(float (&sum)[N]) {
+    if constexpr (scales_sums<F>()) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            sum[i] = 0;
+        }
+    }
+    ptx::mma_pin(sum);
+}
+
+// Converts batch b of a unit. For formats with scales of sums, waits for the products in flight before a group begins.
+template <class F, int N>
+__device__ __forceinline__ void convert(F& format, u32 (&a)[4][4], int b, float (&sum)[N], float2& fractions) {
+    if constexpr (scales_sums<F>()) {
+        if (b % 2 == 0) {
+            const float2 by = format.begin_group(b / 2, fractions);
+            format.batch(a, b);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(sum);
+            scale_sums<N>(sum, by);
+            return;
+        }
+    }
+    format.batch(a, b);
+}
+
+// Waits for the products of a span.
+template <class F, int N>
+__device__ __forceinline__ void end_sums(float (&sum)[N], float2 fractions) {
+    ptx::mma_wait<0>();
+    ptx::mma_pin(sum);
+    if constexpr (scales_sums<F>()) {
+        scale_sums<N>(sum, fractions);
+    }
+}
+
 // Sums the products of the units of a span, starting at zero.
 template <class S>
 __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
@@ -174,7 +212,8 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
     static_assert(kBatches % 2 == 0, "two sets of operands in turn");
     u32 a[2][4][4];
     i32 before = -1;  // stage of inputs that the products in flight still read; -1: none
-    ptx::mma_pin(sum);
+    float2 fractions = make_float2(1, 1);
+    begin_sums<typename S::F>(sum);
     for (i32 unit = span.begin; unit < span.end; ++unit) {
         ptx::barrier_wait(ptx::shared_address(&shared.weights_full[at.units.stage]), at.units.parity);
         typename S::F format = unit_of<typename S::F>(
@@ -182,7 +221,7 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
         u64 inputs = 0;
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
-            format.batch(a[b % 2], b);
+            convert(format, a[b % 2], b, sum, fractions);
             if (b == kBatches - 1) {  // the codes of the unit are in registers
                 sparrow_tile::arrive_warp(ptx::shared_address(&shared.weights_empty[at.units.stage]));
                 at.units.advance(S::Weights);
@@ -208,8 +247,7 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
             }
         }
     }
-    ptx::mma_wait<0>();
-    ptx::mma_pin(sum);
+    end_sums<typename S::F>(sum, fractions);
     if (before >= 0) {
         sparrow_tile::arrive_warp(ptx::shared_address(&shared.inputs_empty[before]));
     }
@@ -289,7 +327,8 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
 #define PACKED_KERNELS(Name, ...)                           \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
     PACKED_FEW(Name##_few16, FewOf<__VA_ARGS__, 16, 512, 4>)
-#define PACKED_DUO(Name, ...) PACKED_FEW(Name##_duo, Duo<__VA_ARGS__>)
+// Defines a kernel for few tokens of experts, with the given number of stripes per block.
+#define PACKED_FEW_EXPERTS(Name, Stripes, ...) PACKED_FEW(Name##_few_experts, FewExperts<__VA_ARGS__, Stripes>)
 // Also defines a kernel for few experts with few rows: its blocks have 64 weight rows, so that all SMs have work.
 #define PACKED_KERNELS_FINE(Name, ...)                      \
     PACKED_KERNELS(Name, __VA_ARGS__)                       \

@@ -54,11 +54,12 @@ __device__ __forceinline__ void write_mask(u64& valid, u32 warp, u32 mask) {
     reinterpret_cast<u8*>(&valid)[4 + warp] = static_cast<u8>(mask >> 8);
 }
 
-// Iterates over the key blocks of all units of a thread block, for a fetching warp. Two: rows have up to two streams.
-template <int Tiles, i64 RowBytes, bool Two>
+// Iterates over the key blocks of all units of a thread block, for a fetching warp. Two and Wide: as for Coming.
+template <int Tiles, i64 RowBytes, bool Two, bool Wide = false>
 struct Ahead {
-    using Block = Coming<Two>;
+    using Block = Coming<Two, Wide>;
     static constexpr i32 kLine = 128;
+    static constexpr i32 kUnknown = -0x7FFFFFFF - 1;
     static constexpr i32 kQueryBytes = Tiles * kTileColumns * 2;
 
     u32 unit;         // number of the current unit
@@ -75,8 +76,8 @@ struct Ahead {
     }
 
     // Returns the next block and loads its list entries. If the block needs other queries, prefetches the queries into
-    // L2.
-    __device__ __forceinline__ Block next(const SparseAttendArgs& args, u32 t) {
+    // L2. early: the lane's list entry if the block belongs to the first stream of the first unit, or kUnknown.
+    __device__ __forceinline__ Block next(const SparseAttendArgs& args, u32 t, i32 early = kUnknown) {
         Block c;
         bool fresh = false;
         if (left == 0) {
@@ -110,14 +111,18 @@ struct Ahead {
                     kQueryBytes;
                 const i32 bytes = min(args.heads - u.head, kHeads) * kQueryBytes;
 #pragma unroll 1
-                for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += kFetchers * kLine) {
+                for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += (Wide ? 2 : 1) * kFetchers * kLine) {
                     ptx::prefetch_line(q + at);
                 }
             }
         }
         c.at = unit << 1 | (fresh ? 1 : 0);
         c.second = second;
-        c.slot = keys > 0 ? *list : -1;
+        if (early != kUnknown && second == 0 && unit == Share(args).first) {
+            c.slot = keys > 0 ? early : -1;
+        } else {
+            c.slot = keys > 0 ? *list : -1;
+        }
         list += kEntries;
         keys -= kKeys;
         --left;

@@ -31,6 +31,25 @@ constexpr bool kEvery = true;
 constexpr bool kEvery = false;
 #endif
 
+// Properties of rows of V4.1 (shared_rows.cuh). interleaved: the columns of every group of eight are in the order 0, 4,
+// 1, 5, 2, 6, 3, 7 in queries, keys and output accumulators. key_shift: the keys of some blocks are divided by this
+// power of two in shared memory.
+template <class Rows>
+constexpr bool interleaved() {
+    return false;
+}
+template <class Rows>
+constexpr int key_shift() {
+    return 0;
+}
+
+// Fetching threads of the kernels with one thread block per unit. With 128, a product has 256 columns; with more, fewer
+// registers per thread remain at launch, and a product has 128 columns.
+template <class Rows>
+constexpr int fetch_threads() {
+    return 128;
+}
+
 // The lower bound of the running maximum. It is finite, so that a block without a valid key gives no NaN.
 constexpr float kLowest = -1e30f;
 
@@ -52,6 +71,17 @@ struct Registers {
         "more registers than the launch got: a group would wait for them for ever");
     static_assert(Score >= kLaunchRegisters && Value <= kLaunchRegisters && Fetch <= kLaunchRegisters,
         "the score group grows, the others shrink");
+};
+
+// Registers per thread with two fetching warpgroups, and at their launch.
+constexpr int kWideLaunchRegisters = 128;
+template <int ScoreRegs, int ValueRegs, int FetchRegs>
+struct WideRegisters {
+    static constexpr int Score = ScoreRegs, Value = ValueRegs, Fetch = FetchRegs;
+    static_assert(Score + Value + 2 * Fetch <= 4 * kWideLaunchRegisters,
+        "more registers than the launch got: a group would wait for them for ever");
+    static_assert(Score >= kWideLaunchRegisters && Value >= kWideLaunchRegisters && Fetch <= kWideLaunchRegisters,
+        "the score and value groups grow, the others shrink");
 };
 
 }  // namespace sparrow_sparse

@@ -7,15 +7,15 @@
 namespace sparrow_sparse {
 
 // The score group: scores and weights of the key blocks that this thread block owns.
-template <class Rows>
-struct DuoScores : Softmax<typename Rows::Type> {
+template <class Rows, class Storage = DuoStorage>
+struct DuoScores : Softmax<typename Rows::Type, key_shift<Rows>()> {
     using Type = typename Rows::Type;
-    using Base = Softmax<Type>;
+    using Base = Softmax<Type, key_shift<Rows>()>;
     using Base::args, Base::at, Base::m0, Base::m1, Base::max0, Base::max1, Base::sum0, Base::sum1;
-    DuoStorage& shared;
+    Storage& shared;
     const DuoUnit& unit;
 
-    __device__ __forceinline__ DuoScores(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : Base(a),
+    __device__ __forceinline__ DuoScores(const SparseAttendArgs& a, Storage& s, const DuoUnit& u) : Base(a),
         shared(s), unit(u) {}
 
     __device__ __forceinline__ u32 other(const void* p) const { return ptx::peer_address(ptx::shared_address(p),
@@ -36,7 +36,18 @@ struct DuoScores : Softmax<typename Rows::Type> {
         const LaneSums v = *const_cast<const LaneSums*>(&shared.sums[threadIdx.x % 128]);
         sum0 = fmaf(sum0, v.f0, v.t0);
         sum1 = fmaf(sum1, v.f1, v.t1);
-        arrive_at_other(shared.sums_free, unit.rank);
+        // Zero, but only after the sums have been read: reads that wait for the port of shared memory can take longer
+        // than the arrival and the next sums, which the other thread block then sends at once.
+        const u32 after = (__float_as_uint(v.t0) | __float_as_uint(v.t1) | __float_as_uint(v.f0) |
+            __float_as_uint(v.f1)) & static_cast<u32>(args.rows >> 31);
+        arrive_at_other(shared.sums_free, unit.rank, after);
+    }
+
+    // Receives the base of the exponents after key block n, which the other thread block owns.
+    __device__ __forceinline__ void receive_base(i32 n) {
+        ptx::barrier_wait(ptx::shared_address(&shared.base_full), static_cast<u32>(n) >> 1 & 1);
+        m0 = read(shared.base[at.row]);
+        m1 = read(shared.base[at.row + 8]);
     }
 
     // Publishes the weights, sums and factors of a key block of this thread block to the value groups of both thread
@@ -90,9 +101,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
                 arrive(shared.left_free);
             }
             if (n > 0) {  // the other thread block had the previous key block
-                ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(n) - 1) >> 1 & 1);
-                m0 = read(shared.base[at.row]);
-                m1 = read(shared.base[at.row + 8]);
+                receive_base(n - 1);
                 if (threadIdx.x % 128 == 0 && n + 1 < unit.blocks) {
                     ptx::barrier_expect(ptx::shared_address(&shared.base_full), kBaseBytes);
                 }
@@ -113,35 +122,18 @@ struct DuoScores : Softmax<typename Rows::Type> {
             sum1 = fmaf(sum1, sums.f1, sums.t1);
         }
         if (!unit.own(unit.blocks - 1)) {
-            ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(unit.blocks) - 1) >> 1 & 1);
-            m0 = read(shared.base[at.row]);
-            m1 = read(shared.base[at.row + 8]);
+            receive_base(unit.blocks - 1);
             add_other(unit.blocks - 1);
         }
         this->gather();
-        finish();
+        finish(sum0 > 0.0f ? 1.0f / sum0 : 0.0f, sum1 > 0.0f ? 1.0f / sum1 : 0.0f);
     }
 
-    // Writes the factors of the output of a segment or, with one segment, of a whole row.
-    __device__ __forceinline__ void write_factors() {
-        float f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f, f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
-        if (args.segments == 1) {
-            f0 = final_factor(args, sink_of(args, unit.head + at.row), m0, sum0);
-            f1 = final_factor(args, sink_of(args, unit.head + at.row + 8), m1, sum1);
-        }
+    // The end of the segment or row: writes the factors of the output, and the softmax statistics of the result.
+    __device__ __forceinline__ void finish(float f0, float f1) {
         if (at.lane % 4 == 0) {
             shared.final[at.row] = f0;
             shared.final[at.row + 8] = f1;
-        }
-    }
-
-    // The end of the segment: writes the factors of the output, and the softmax statistics of the result.
-    __device__ __forceinline__ void finish() {
-        if constexpr (Rows::kTwoStreams) {
-            write_factors();  // rows of one stream have at least two segments here
-        } else if (at.lane % 4 == 0) {
-            shared.final[at.row] = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
-            shared.final[at.row + 8] = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
         }
         ptx::barrier_arrive(ptx::shared_address(&shared.final_full));
         if (unit.rank == 1) {

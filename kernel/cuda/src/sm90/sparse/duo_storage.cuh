@@ -119,11 +119,12 @@ __device__ __forceinline__ void duo_init(DuoStorage& shared) {
     ptx::barrier_init_fence();
 }
 
-// Arrives once per warp at `barrier` of the other thread block, after the reads of all lanes of the warp.
-__device__ __forceinline__ void arrive_at_other(u64& barrier, u32 rank) {
+// Arrives once per warp at `barrier` of the other thread block. The arrival does not wait for reads whose values have
+// not been used. `after` is zero, computed from the values of such reads.
+__device__ __forceinline__ void arrive_at_other(u64& barrier, u32 rank, u32 after = 0) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
-        ptx::peer_arrive(ptx::peer_address(ptx::shared_address(&barrier), rank ^ 1));
+        ptx::peer_arrive(ptx::peer_address(ptx::shared_address(&barrier), rank ^ 1) + after);
     }
 }
 

@@ -7,6 +7,17 @@
 
 namespace sparrow_sparse {
 
+// Converts eight bf16 values to Type and interleaves them (interleaved).
+template <class Type>
+__device__ __forceinline__ void interleave(u32 (&w)[4]) {
+    const u32 v[4] = {w[0], w[1], w[2], w[3]};
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+        w[2 * k] = Type::pack(__uint_as_float(v[k] << 16), __uint_as_float(v[k + 2] << 16));
+        w[2 * k + 1] = Type::pack(__uint_as_float(v[k] & 0xFFFF0000u), __uint_as_float(v[k + 2] & 0xFFFF0000u));
+    }
+}
+
 // Copies the queries of 64 heads of a row to shared memory; heads beyond the last are zeros. A thread copies chunk t
 // % 8 of every tile of its rows and then converts it to the type of the key tiles. The conversion has three steps, so
 // that the first tiles are converted while the others are still being loaded. Rows defines the type, and how many of
@@ -42,9 +53,13 @@ struct Queries {
 
     // Converts eight bf16 values to Type. Values outside the range of half precision become its largest finite value.
     static __device__ __forceinline__ void to_type(u32 (&w)[4]) {
+        if constexpr (interleaved<Rows>()) {
+            interleave<typename Rows::Type>(w);
+        } else {
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            w[k] = Rows::Type::pack(__uint_as_float(w[k] << 16), __uint_as_float(w[k] & 0xFFFF0000u));
+            for (int k = 0; k < 4; ++k) {
+                w[k] = Rows::Type::pack(__uint_as_float(w[k] << 16), __uint_as_float(w[k] & 0xFFFF0000u));
+            }
         }
     }
 

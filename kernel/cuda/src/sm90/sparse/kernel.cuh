@@ -20,13 +20,16 @@ template <class R, class Rows>
 __device__ void attend(const SparseAttendArgs& args) {
     Storage<Rows::Tiles>& shared = shared_memory<Storage<Rows::Tiles>>();
     if (threadIdx.x == 0) {
-        init_barriers(shared);
+        init_barriers(shared, fetch_threads<Rows>());
     }
     __syncthreads();
     if constexpr (kEvery) {
         list_units(args, head_groups(args));  // lengths were written before the previous kernel
     }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if constexpr (Rows::kMixed) {
+        Rows::prefetch(args);
+    }
     if (!kEvery || group < 2) {
         ptx::wait_for_previous_kernel();
     }
@@ -37,7 +40,11 @@ __device__ void attend(const SparseAttendArgs& args) {
         ptx::registers_grow<R::Score>();
         ScoreGroup<Rows>(args, shared).run();
     } else if (group == 1) {
-        ptx::registers_shrink<R::Value>();
+        if constexpr (fetch_threads<Rows>() > kFetchers) {
+            ptx::registers_grow<R::Value>();
+        } else {
+            ptx::registers_shrink<R::Value>();
+        }
         ValueGroup<Rows>(args, shared).run();
     } else {
         ptx::registers_shrink<R::Fetch>();

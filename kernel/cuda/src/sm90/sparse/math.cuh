@@ -10,6 +10,7 @@
 #pragma once
 
 #include "ptx/wgmma.cuh"
+#include "sm90/sparse/narrow.cuh"
 #include "sm90/sparse/output.cuh"
 
 namespace sparrow_sparse {
@@ -56,6 +57,17 @@ __device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries
         }
     }
     ptx::mma_commit();
+}
+
+// Multiplies 16 keys of weights p, in registers or in shared memory, by 256 columns of values.
+template <class Rows, class Weights>
+__device__ __forceinline__ void multiply_values(float (&o)[128], const Weights& p, u64 v, i32 accumulate) {
+    if constexpr (fetch_threads<Rows>() > kFetchers) {
+        multiply_narrow<0>(o, p, v, accumulate);
+        multiply_narrow<64>(o, p, v + 2 * kTileBytes / 16, accumulate);
+    } else {
+        Rows::Type::multiply_256(o, p, v, accumulate);
+    }
 }
 
 // Returns the 64 valid bits of a block. One lane reads the word for its warp, so that the warp's arrival also marks the

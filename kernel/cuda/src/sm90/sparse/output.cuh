@@ -31,6 +31,23 @@ __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
     }
 }
 
+// Restores the order of eight columns that are interleaved (interleaved).
+__device__ __forceinline__ void restore_columns(u32 (&w)[4]) {
+    const u32 a = w[0], b = w[1], c = w[2], d = w[3];
+    w[0] = __byte_perm(a, b, 0x5410);
+    w[1] = __byte_perm(c, d, 0x5410);
+    w[2] = __byte_perm(a, b, 0x7632);
+    w[3] = __byte_perm(c, d, 0x7632);
+}
+
+// Exchanges pairs of interleaved columns over four adjacent lanes: lane q sends columns q and q + 4 of eight columns
+// and receives columns 2q and 2q + 1.
+__device__ __forceinline__ u32 restore_pair(u32 w) {
+    const u32 lane = threadIdx.x % 32, from = lane / 4 * 4 + lane % 2 * 2;
+    const u32 a = __shfl_sync(ptx::kFullMask, w, from), b = __shfl_sync(ptx::kFullMask, w, from + 1);
+    return __byte_perm(a, b, lane % 4 < 2 ? 0x5410 : 0x7632);
+}
+
 // The position of a lane in a [64, 256] accumulator: heads row and row + 8, and columns 2*(lane%4) and 2*(lane%4) + 1
 // of every 8 columns.
 struct Corner {
@@ -44,7 +61,8 @@ struct Corner {
 };
 
 // Multiplies o by the factors and writes it to columns [column, column + 2 * N) of 64 heads of a row, in bf16.
-template <int N>
+// Interleaved: the columns of o are interleaved (interleaved).
+template <bool Interleaved = false, int N>
 __device__ __forceinline__ void write_whole(const SparseAttendArgs& args, i32 row, i32 first_head, const Corner& at,
     i32 column, const float (&o)[N], float f0, float f1) {
     const u32 q = at.lane % 4;
@@ -61,6 +79,9 @@ __device__ __forceinline__ void write_whole(const SparseAttendArgs& args, i32 ro
                 w[k] = ptx::Bf16::pack(o[(j + k) * 4 + half * 2] * f, o[(j + k) * 4 + half * 2 + 1] * f);
             }
             transpose_quad(w, q);
+            if constexpr (Interleaved) {
+                restore_columns(w);
+            }
             if (head < args.heads) {
                 *reinterpret_cast<uint4*>(dst + j * 8) = make_uint4(w[0], w[1], w[2], w[3]);
             }
@@ -91,7 +112,7 @@ struct Parts {
     }
 };
 
-template <class Type>
+template <class Type, bool Interleaved = false>
 __device__ __forceinline__ void write_part(u8* dst, const float (&o)[128], float f0, float f1) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -107,6 +128,10 @@ __device__ __forceinline__ void write_part(u8* dst, const float (&o)[128], float
             if constexpr (kPartBytes<Type> == 4) {
                 *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
                 *reinterpret_cast<float4*>(to + 128 * 16) = make_float4(v[4], v[5], v[6], v[7]);
+            } else if constexpr (Interleaved) {
+                *reinterpret_cast<uint4*>(to) = make_uint4(restore_pair(Type::pack(v[0], v[1])),
+                    restore_pair(Type::pack(v[2], v[3])), restore_pair(Type::pack(v[4], v[5])),
+                    restore_pair(Type::pack(v[6], v[7])));
             } else {
                 *reinterpret_cast<uint4*>(to) = make_uint4(Type::pack(v[0], v[1]), Type::pack(v[2], v[3]),
                     Type::pack(v[4], v[5]), Type::pack(v[6], v[7]));
@@ -115,13 +140,13 @@ __device__ __forceinline__ void write_part(u8* dst, const float (&o)[128], float
     }
 }
 
-template <class Type>
+template <class Type, bool Interleaved>
 __device__ __forceinline__ void write_output(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
     i32 column, const float (&o)[128], float f0, float f1) {
     if (args.segments == 1) {
-        write_whole(args, unit.row, unit.head, at, column, o, f0, f1);
+        write_whole<Interleaved>(args, unit.row, unit.head, at, column, o, f0, f1);
     } else {
-        write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, column), o, f0, f1);
+        write_part<Type, Interleaved>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, column), o, f0, f1);
     }
 }
 

@@ -13,11 +13,11 @@ namespace sparrow_sparse {
 
 // Rows defines the type of the tiles (Type), their number, and how many of the last query tiles stay bf16.
 template <class Rows>
-struct ScoreGroup : Softmax<typename Rows::Type> {
+struct ScoreGroup : Softmax<typename Rows::Type, key_shift<Rows>()> {
     using Type = typename Rows::Type;
     static constexpr int Tiles = Rows::Tiles;
 
-    using Base = Softmax<Type>;
+    using Base = Softmax<Type, key_shift<Rows>()>;
     using Base::args, Base::at, Base::m0, Base::m1, Base::max0, Base::max1, Base::sum0, Base::sum1;
     Storage<Tiles>& shared;
     u32 done = 0, units = 0, queries = 0;  // key blocks, units with keys, and queries of 64 heads that were processed
@@ -46,6 +46,13 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         multiply_tiles<Rows, kPartTiles[1], Tiles>(s, shared.q, shared.k[b]);
     }
 
+    // Sets the factors of the scores of a block; the second stream begins in `until` blocks.
+    __device__ __forceinline__ void shift_block(i32 until) {
+        if constexpr (key_shift<Rows>() != 0) {
+            this->set_shift(Rows::is_entry(args.streams[until > 0 ? 0 : 1]));
+        }
+    }
+
     // Converts the scores of a block to weights and issues the product of the weights and the left columns. The
     // product is issued in two halves, so that the first runs while the weights of the second are computed. first
     // means the first block of the unit.
@@ -61,8 +68,8 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.k[b]), kTileBytes);
         ptx::mma_pin(o);
         ptx::mma_fence();
-        Type::multiply_256(o, p[0], v, !first);
-        Type::multiply_256(o, p[1], v + 16 * 128 / 16, 1);
+        multiply_values<Rows>(o, p[0], v, !first);
+        multiply_values<Rows>(o, p[1], v + 16 * 128 / 16, 1);
         ptx::mma_commit();
 #pragma unroll
         for (int i = 16; i < 32; ++i) {
@@ -71,8 +78,8 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         this->template weigh_keys<2>(s, p[2], t0, t1);
         this->template weigh_keys<3>(s, p[3], t0, t1);
         ptx::mma_fence();
-        Type::multiply_256(o, p[2], v + 2 * 16 * 128 / 16, 1);
-        Type::multiply_256(o, p[3], v + 3 * 16 * 128 / 16, 1);
+        multiply_values<Rows>(o, p[2], v + 2 * 16 * 128 / 16, 1);
+        multiply_values<Rows>(o, p[3], v + 3 * 16 * 128 / 16, 1);
         ptx::mma_commit();
         sum0 = fmaf(sum0, f0, t0);
         sum1 = fmaf(sum1, f1, t1);
@@ -115,9 +122,11 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::mma_wait<0>();
         ptx::mma_pin(s);
         bool first = true;
+        i32 until = unit.first_blocks - unit.block;  // blocks until the second stream
 #pragma unroll 1
         for (i32 left = unit.blocks - 1; left > 0; --left) {
             const u32 b = done & 1;
+            shift_block(until--);
             weigh(s, p, o, valid, b, first, f0, f1);
             first = false;
             ++done;
@@ -141,6 +150,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             sink0 = sink_of(args, unit.head + at.row);
             sink1 = sink_of(args, unit.head + at.row + 8);
         }
+        shift_block(until);
         weigh(s, p, o, valid, done & 1, first, f0, f1);
         publish(p, f0, f1, done & 1);
         ptx::mma_wait<0>();
@@ -185,7 +195,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             }
             ptx::barrier_arrive(ptx::shared_address(&shared.final_full[b]));
             ++units;
-            write_output<Type>(args, unit, at, 0, o, f0, f1);
+            write_output<Type, interleaved<Rows>()>(args, unit, at, 0, o, f0, f1);
             save(unit);
             if constexpr (Rows::asks_queries()) {
                 if (waiting) {

@@ -1,78 +1,81 @@
-// Rows of DeepSeek-V4.1 (shared.cuh) for two thread blocks per unit, whose fetching threads have enough registers for
-// the codes of two blocks. A lane has 16 values of every tile; in an entry, these 16 values share one scale.
+// Sparse attention over rows of DeepSeek-V4.1 (shared_rows.cuh) for few query rows: a cluster of two thread blocks
+// shares one unit of work, as in duo.cuh, but a thread block prepares keys of more blocks ahead.
+//
+// Each thread block has half of the output columns. Key blocks alternate between the two thread blocks. The owner of a
+// key block converts all of its columns, computes the scores and weights, and sends the weights to the other thread
+// block. Of a key block that the other thread block owns, a thread block converts only its own value columns. The value
+// columns of three consecutive key blocks are in a ring. The other columns of an own key block are needed only for its
+// scores, so their memory is free before the weights are computed. The next key block of a thread block is therefore
+// converted while the weights of the previous one are computed and multiplied. In duo.cuh these steps follow each
+// other.
+//
+// In:    as in kernel.cuh, two streams.
+// Out:   the results of whole rows, or partial results of segments for combine.cuh. Each element is summed in the order
+//        of kernel.cuh, and exponents and sums pass from key block to key block in order. Therefore results are bitwise
+//        equal to those of kernel.cuh.
+// Block: a cluster of two per unit. One warpgroup computes scores and weights of the key blocks that its thread block
+//        owns, one computes the products of all key blocks, and two fetch rows.
+// Bytes: every selected row is read once per 64 heads, and half of its bytes a second time.
 #pragma once
 
-#include "sm90/sparse/shared.cuh"
+#include "sm90/sparse/shared_duo_fetch.cuh"
+#include "sm90/sparse/shared_duo_score.cuh"
+#include "sm90/sparse/shared_duo_value.cuh"
 
 namespace sparrow_sparse {
 
-struct SharedFormat {
-    static constexpr int kTiles = 8, kCodeTiles = 8, kBf16Tiles = 0;
-    static constexpr bool kTwoStreams = true;
-    static constexpr bool kApart = false;
-    static constexpr bool kMixed = true;
-    static constexpr i64 kRowBytes = 528, kSecondBytes = 288;
-    uint4 left, right;           // scales of each half: 8 exponents, or 16 e4m3 scales
-    bool left_entry, right_entry;  // whether each half belongs to an entry
-
-    static __device__ __forceinline__ uint2 load_8(const u8* p) {
-        uint2 v;
-        asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
-        return v;
-    }
-
-    // Loads half of a row: the codes of quarter q of its tiles, and its scales.
-    template <bool Left>
-    __device__ __forceinline__ void load(const u8* row, u32 q, bool entry, uint4 (&codes)[kCodeTiles]) {
-        constexpr int kFrom = Left ? 0 : 4;
-        uint4& scales = Left ? left : right;
-        (Left ? left_entry : right_entry) = entry;
-        if (entry) {
-#pragma unroll
-            for (int i = kFrom; i < kFrom + 4; ++i) {
-                // ConvertedRows::arrived tests the last word, so an entry has its codes in the last two.
-                const uint2 v = load_8(row + q * 8 + i * 32);
-                codes[i].z = v.x;
-                codes[i].w = v.y;
-            }
-            scales = load_16(row + 256 + kFrom * 4);
-        } else {
-#pragma unroll
-            for (int i = kFrom; i < kFrom + 4; ++i) {
-                codes[i] = load_16(row + q * 16 + i * 64);
-            }
-            const uint2 v = load_8(row + 512 + kFrom * 2);
-            scales.x = v.x;
-            scales.y = v.y;
+// Writes the results of a whole row without keys.
+__device__ __forceinline__ void write_nothing(const SparseAttendArgs& args, const DuoUnit& unit, u32 group) {
+    const Corner at;
+    if (group == 1) {
+        Unit u;
+        u.row = unit.row;
+        u.head = unit.head;
+        write_zeros(args, u, at, unit.column());
+    } else if (group == 0 && unit.rank == 0 && at.lane % 4 == 0) {
+        for (i32 head = unit.head + at.row; head < min(unit.head + at.row + 9, args.heads); head += 8) {
+            write_stats(args, unit.row, head, kLowest, kLowest, 0.0f);
         }
     }
-    __device__ __forceinline__ void clear_left() {
-        left = zeros();
-        left_entry = false;
+}
+
+__device__ __forceinline__ void attend_shared_duo(const SparseAttendArgs& args) {
+    SharedDuoStorage& shared = shared_memory<SharedDuoStorage>();
+    DuoUnit unit(args);
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (threadIdx.x == 0) {
+        shared_duo_init(shared);
     }
-    __device__ __forceinline__ void clear_right() {
-        right = zeros();
-        right_entry = false;
-    }
-    __device__ __forceinline__ void store(u32 tile, int i, u32 r, u32 q, uint4 codes) const {
-        const uint4& s = i < 4 ? left : right;
-        if (i < 4 ? left_entry : right_entry) {
-            const u32 word = i % 4 == 0 ? s.x : i % 4 == 1 ? s.y : i % 4 == 2 ? s.z : s.w;
-            const u32 code = word >> (8 * q) & 0xFF;
-            const u32 scale = times(widen(code | code << 8), 0x54005400u);  // times 64: widen_e2m1 divides by it
-            u32 v[4];
-            widen_e2m1(codes.z, v);
-            store_16(tile + tile_byte(r, 2 * q), times(v[0], scale), times(v[1], scale), times(v[2], scale),
-                times(v[3], scale));
-            widen_e2m1(codes.w, v);
-            store_16(tile + tile_byte(r, 2 * q + 1), times(v[0], scale), times(v[1], scale), times(v[2], scale),
-                times(v[3], scale));
+    __syncthreads();
+    ptx::cluster_arrive();
+    prefetch_first<2>(args, unit.row, unit.head, unit.block, unit.rank);
+    ptx::cluster_wait();  // the barriers of the other thread block are initialised
+    ptx::wait_for_previous_kernel();
+    if (group >= 2) {
+        SharedDuoFetch fetch{args, shared, unit, threadIdx.x - 256};
+        fetch.load_lists();
+        unit.measure<true>(args);
+        ptx::registers_shrink<kDuoFetchRegisters>();
+        fetch.run();
+        ptx::release_next_kernel();
+    } else {
+        take_queries(args, shared, unit);
+        unit.measure<true>(args);
+        if (unit.blocks == 0) {
+            if (args.segments == 1) {  // the combine kernel reads only segments that have keys
+                write_nothing(args, unit, group);
+            }
+        } else if (group == 0) {
+            ptx::registers_shrink<kDuoScoreRegisters>();
+            SharedDuoScores(args, shared, unit).run();
         } else {
-            const u32 b = (i % 4 < 2 ? s.x : s.y) >> (i % 2 * 16 + q / 2 * 8) & 0xFF;
-            store_codes(tile, r, q, codes, half_scale(__uint_as_float(b == 0 ? 0x00400000u : b << 23)));
+            ptx::registers_grow<kDuoValueRegisters>();
+            SharedDuoValues{args, shared, unit}.run();
         }
     }
-    __device__ __forceinline__ void store_rope(u32, u32, u32) const {}
-};
+    __syncwarp();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();  // a thread block may not exit while the other one still stores into its shared memory
+}
 
 }  // namespace sparrow_sparse

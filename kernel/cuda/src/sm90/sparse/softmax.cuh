@@ -5,9 +5,19 @@
 
 namespace sparrow_sparse {
 
-// Type is the type of the weights: half precision or bf16.
-template <class Type>
-struct Softmax {
+// The factor of the scores of a block of keys that are divided by 2^shift, and 2^-shift; not needed if Shift is zero.
+template <int Shift>
+struct BlockShift {
+    float scale, shift, unshift;
+};
+template <>
+struct BlockShift<0> {};
+
+// Type is the type of the weights: half precision or bf16. If Shift is not zero, some blocks of keys are divided by
+// 2^Shift in shared memory (key_shift). Their scores and weights are multiplied by the same power of two, which is
+// exact; sums are not. Weights are at most 2^(kSlack + Shift), which half precision can hold.
+template <class Type, int Shift = 0>
+struct Softmax : BlockShift<Shift> {
     const SparseAttendArgs& args;
     Corner at;
     // For heads row and row + 8: the base of the exponents and the largest score, both in base 2, and the sum of this
@@ -15,6 +25,21 @@ struct Softmax {
     float m0, m1, max0, max1, sum0, sum1;
 
     __device__ __forceinline__ explicit Softmax(const SparseAttendArgs& a) : args(a) {}
+
+    // Must be called for each block before rebase if Shift is not zero. shifted: the keys of the block are divided.
+    __device__ __forceinline__ void set_shift(bool shifted) {
+        this->scale = args.score_scale * (shifted ? 1 << Shift : 1);
+        this->shift = shifted ? Shift : 0;
+        this->unshift = shifted ? 1.0f / (1 << Shift) : 1.0f;
+    }
+
+    // Returns the factor of the scores of a block.
+    __device__ __forceinline__ float score_scale() const {
+        if constexpr (Shift != 0) {
+            return this->scale;
+        }
+        return args.score_scale;
+    }
 
     // Sets the scores of invalid keys of a block to minus infinity.
     __device__ __forceinline__ void mask(float (&s)[32], u64 valid) const {
@@ -38,8 +63,8 @@ struct Softmax {
             high0 = fmaxf(high0, fmaxf(s[i], s[i + 1]));
             high1 = fmaxf(high1, fmaxf(s[i + 2], s[i + 3]));
         }
-        high0 *= args.score_scale;
-        high1 *= args.score_scale;
+        high0 *= score_scale();
+        high1 *= score_scale();
     }
 
     // Updates the bases of the exponents for a block. Sets f0 and f1 to the factors by which the previous output must
@@ -73,10 +98,19 @@ struct Softmax {
         float w[8];
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            w[i] = exp2_fast(fmaf(s[Step * 8 + i], args.score_scale, i & 2 ? -m1 : -m0));
+            if constexpr (Shift != 0) {
+                w[i] = exp2_fast(fmaf(s[Step * 8 + i], this->scale, this->shift - (i & 2 ? m1 : m0)));
+            } else {
+                w[i] = exp2_fast(fmaf(s[Step * 8 + i], args.score_scale, i & 2 ? -m1 : -m0));
+            }
         }
-        t0 += (w[0] + w[1]) + (w[4] + w[5]);
-        t1 += (w[2] + w[3]) + (w[6] + w[7]);
+        if constexpr (Shift != 0) {
+            t0 = fmaf((w[0] + w[1]) + (w[4] + w[5]), this->unshift, t0);
+            t1 = fmaf((w[2] + w[3]) + (w[6] + w[7]), this->unshift, t1);
+        } else {
+            t0 += (w[0] + w[1]) + (w[4] + w[5]);
+            t1 += (w[2] + w[3]) + (w[6] + w[7]);
+        }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             p[i] = Type::pack(w[2 * i], w[2 * i + 1]);

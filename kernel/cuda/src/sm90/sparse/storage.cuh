@@ -63,13 +63,13 @@ __device__ __forceinline__ Shared& shared_memory() {
 
 // Initialises the barriers; one thread calls it before __syncthreads. k_full has one arrival per fetching thread.
 template <int Tiles>
-__device__ __forceinline__ void init_barriers(Storage<Tiles>& shared) {
+__device__ __forceinline__ void init_barriers(Storage<Tiles>& shared, u32 fetchers) {
     constexpr u32 kWarps = 4, kGroup = 128;
     ptx::barrier_init(ptx::shared_address(&shared.q_full), kFetchers);
     ptx::barrier_init(ptx::shared_address(&shared.q_empty), kWarps);
     for (int b = 0; b < 2; ++b) {
         for (int part = 0; part < kParts; ++part) {
-            ptx::barrier_init(ptx::shared_address(&shared.k_full[b][part]), kFetchers);
+            ptx::barrier_init(ptx::shared_address(&shared.k_full[b][part]), fetchers);
             ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][part]), part + 1 < kParts ? kWarps : kGroup);
         }
         for (int i = 0; i < 3; ++i) {

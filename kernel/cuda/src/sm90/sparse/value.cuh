@@ -47,7 +47,7 @@ struct ValueGroup {
             ptx::mma_fence();
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                Type::multiply_256(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || !first);
+                multiply_values<Rows>(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || !first);
                 if (Rows::kQuarters || step == 3) {
                     ptx::mma_commit();
                 }
@@ -93,7 +93,7 @@ struct ValueGroup {
             const float f0 = read(shared.final[b][at.row]), f1 = read(shared.final[b][at.row + 8]);
             ptx::barrier_arrive(ptx::shared_address(&shared.final_empty[b]));
             ++units;
-            write_output<Type>(args, unit, at, kHalfColumns, o, f0, f1);
+            write_output<Type, interleaved<Rows>()>(args, unit, at, kHalfColumns, o, f0, f1);
         }
     }
 };

@@ -20,7 +20,8 @@
 //
 // Values are rounded to bf16 once if a code times its scale has more than 8 bits (int4 and int8 groups, FP8 with
 // scales that are not powers of two, GGUF types). Other engines that convert weights to bf16 do the same. NVFP4, MXFP4
-// and FP8 with power-of-two scales are exact in bf16. A scale of the whole matrix multiplies the float32 sums.
+// and FP8 with power-of-two scales are exact in bf16. Scales in decode_any.cuh multiply float32 sums of a group, and a
+// scale of the whole matrix multiplies the final sums.
 #pragma once
 
 #include "ptx/types.h"
@@ -35,6 +36,22 @@ struct Table {
     static __device__ __forceinline__ void fill(u8*, u32, u32) {}
     static __device__ __forceinline__ u32 of_lane(u32, u32) { return 0; }
 };
+
+// Reports whether a format has scales that multiply sums of groups instead of values (decode_any.cuh).
+template <class F>
+constexpr bool scales_sums() {
+    return false;
+}
+
+// Multiplies sums of 16 rows by a factor for the upper eight and another for the lower eight.
+template <int Count, int N>
+__device__ __forceinline__ void scale_sums(float (&sum)[N], float2 by) {
+    static_assert(Count <= N && Count % 4 == 0, "sums of both rows of a lane");
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+        sum[i] = __fmul_rn(sum[i], i % 4 < 2 ? by.x : by.y);
+    }
+}
 
 // Returns the decoder state of a format for a unit.
 template <class F>

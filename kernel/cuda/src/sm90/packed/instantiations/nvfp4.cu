@@ -1,7 +1,7 @@
 // Matrix products with NVFP4 weights.
-#include "sm90/packed/trio.cuh"
+#include "sm90/packed/few_matrix.cuh"
 
 PACKED_KERNELS(nvfp4, sparrow_packed::Nvfp4)
 PACKED_WIDE(nvfp4, sparrow_packed::Nvfp4)
-PACKED_DUO(nvfp4, sparrow_packed::Nvfp4)
-PACKED_TRIO(nvfp4, sparrow_packed::Nvfp4)
+PACKED_FEW_EXPERTS(nvfp4, 4, sparrow_packed::Nvfp4)
+PACKED_FEW_MATRIX(nvfp4, sparrow_packed::Nvfp4)

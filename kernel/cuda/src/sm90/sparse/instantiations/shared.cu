@@ -3,12 +3,12 @@
 #include "sm90/sparse/shared.cuh"
 
 namespace {
-using Registers = sparrow_sparse::Registers<208, 160, 136>;
+using Registers = sparrow_sparse::WideRegisters<208, 160, 72>;
 using Rows = sparrow_sparse::SharedRows;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
-    1) sparrow_sparse_shared(const __grid_constant__ SparseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(256 + Rows::kFetchThreads, 1)
+    sparrow_sparse_shared(const __grid_constant__ SparseAttendArgs args) {
     sparrow_sparse::attend<Registers, Rows>(args);
 }
 

@@ -1,11 +1,11 @@
 // Packs weights into all formats except the lattice types and IQ4.
-#include "smxx/packed/pack.cuh"
+#include "smxx/packed/pack_any.cuh"
 
 PACKED_PACK(nvfp4, sparrow_packed::Nvfp4)
 PACKED_PACK(mxfp4, sparrow_packed::Mxfp4)
 PACKED_PACK(u4_g128, sparrow_packed::U4<1, false>)
 PACKED_PACK(u4_g32, sparrow_packed::U4<4, false>)
-PACKED_PACK(u4_g128_any, sparrow_packed::U4<1, true>)
+PACKED_PACK(u4_g128_any, sparrow_packed::U4Any)
 PACKED_PACK(u4_g32_any, sparrow_packed::U4<4, true>)
 PACKED_PACK(i8_g128, sparrow_packed::I8<1, false>)
 PACKED_PACK(i8_g32, sparrow_packed::I8<4, false>)
