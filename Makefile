@@ -75,13 +75,19 @@ TABLED = TestAModelWithTables
 # the operations with every chunk size against the oracle's numbers, a chunk of 32,768 tokens, the tests that are
 # skipped with a message that names `make long`, damaged and hostile inputs in every variant, OpenAI's Go client, and
 # the engine on two ranks.
-.PHONY: long
-long:
+.PHONY: long exact served
+long: exact served
+
+exact:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify $(MODELS) -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(TASKS) ./internal/eval ./internal/bench/kernels ./kernel/cpu -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(HOSTILE) ./api/openai ./tokenizer ./internal/jinja $(MODEL)/estimate -args -long' \
-	  '$(TESTFLAGS) -count=1 -run TestSeeds|TestFirstTokensBesideMixes ./internal/sim -args -long' \
+	  '$(TESTFLAGS) -count=1 -run TestSeeds|TestFirstTokensBesideMixes ./internal/sim -args -long'
+
+# The part of long with servers, clients and ranks.
+served:
+	$(RUN) \
 	  '$(TESTFLAGS) -count=1 -run $(SERVED) ./cmd/sparrow -args -long -batch-lines 10000 -fire-answers 80' \
 	  '$(TESTFLAGS) -count=1 -tags openai ./server/clienttest' $(RANKED)
 MODEL = ./internal/model
