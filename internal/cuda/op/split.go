@@ -332,7 +332,7 @@ func openRing(d *Device, u *upload, s cuda.ExpertShape, shared bool) (err error)
 	}
 	ring, size := packedSize(ringSlots, s), packedSize(groupSlots, s)
 	if shared {
-		ring, size = max(ring, plainAligned(size)+groupSlots*plainSize(s)), max(size, groupSlots*plainSize(s))
+		ring, size = max(ring, aligned256(size)+groupSlots*plainSize(s)), max(size, groupSlots*plainSize(s))
 	}
 	if o.ring, err = u.room(ring, 0); err != nil {
 		return err

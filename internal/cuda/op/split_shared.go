@@ -36,18 +36,16 @@ func plainAt(base cuda.Ptr, i int, s cuda.ExpertShape) [plainPieces]cuda.Ptr {
 	at := base.Add(int64(i) * plainSize(s))
 	var out [plainPieces]cuda.Ptr
 	for j, bytes := range plainSizes(s) {
-		out[j], at = at, at.Add(plainAligned(bytes))
+		out[j], at = at, at.Add(aligned256(bytes))
 	}
 	return out
 }
-
-func plainAligned(bytes int64) int64 { return ceil(bytes, 256) * 256 }
 
 // plainSize returns the bytes between two experts in device memory.
 func plainSize(s cuda.ExpertShape) int64 {
 	n := int64(0)
 	for _, bytes := range plainSizes(s) {
-		n += plainAligned(bytes)
+		n += aligned256(bytes)
 	}
 	return n
 }
@@ -100,7 +98,7 @@ func offsetIn(block []byte, t kernel.Tensor, want int64) (int64, error) {
 func bringShared(d *Device, s *splitPart, g group) (cuda.PackedExperts, error) {
 	o, shape := &d.offload, s.p.shape
 	to := packedAt(o.ring, groupSlots, shape)
-	plain, copies, h := o.ring.Add(plainAligned(packedSize(groupSlots, shape))), d.stream, (*half)(nil)
+	plain, copies, h := o.ring.Add(aligned256(packedSize(groupSlots, shape))), d.stream, (*half)(nil)
 	if !d.capture && !o.dry {
 		var err error
 		if h, err = takeHalf(o); err != nil {
